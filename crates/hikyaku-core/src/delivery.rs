@@ -1,0 +1,300 @@
+//! One event for one webhook: what an attempt's outcome means for it.
+//!
+//! ```text
+//!            ┌────────── attempts left: due again after the delay ─────────┐
+//!            ▼                                                             │
+//! published ─▶ waiting ──attempt──▶ 2xx ─▶ delivered                       │
+//!                │                  else ──────────────────────────────────┤
+//!                │                                                         └─ none left ─▶ exhausted
+//!                └──webhook deleted──▶ cancelled
+//! ```
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{disable, retry::RetrySchedule};
+
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeliveryState {
+    /// An attempt is due, now or later, or under way.
+    Waiting,
+    /// An attempt was answered 2xx (R2).
+    Delivered,
+    /// Every attempt failed (R7).
+    Exhausted,
+    /// It will not be attempted again, for a reason that is written beside it.
+    Cancelled,
+    /// It matched while the webhook was off and waits to be released.
+    Held,
+}
+
+impl DeliveryState {
+    /// The word used in the API and the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Delivered => "delivered",
+            Self::Exhausted => "exhausted",
+            Self::Cancelled => "cancelled",
+            Self::Held => "held",
+        }
+    }
+}
+
+/// Who is to blame for a failure; a receiver is never punished for ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The endpoint answered, or broke off, in a way that is no 2xx.
+    Receiver,
+    /// The way there failed: name, route, certificate.
+    Network,
+    /// The webhook as registered cannot be reached under our rules.
+    Caller,
+    /// We failed: a crash, no sockets left.
+    Us,
+}
+
+/// Why an attempt brought no HTTP status; each stands in the log with `httpStatus` 0 (R4, R5, R6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FailureKind {
+    /// No status within the attempt's deadline (R4).
+    Timeout,
+    /// The name has no address, or its servers did not say (R5).
+    Dns,
+    /// No connection: refused, unreachable (R5).
+    Connect,
+    /// The handshake or the certificate failed (R5).
+    Tls,
+    /// The connection broke before a status came (R5).
+    Reset,
+    /// What came back is not HTTP, or beyond our limits for it.
+    Protocol,
+    /// Our target rules do not allow the address (S1-S7).
+    TargetRefused,
+    /// We could not even try: no sockets or memory.
+    Local,
+    /// We stopped or crashed while the attempt was under way. It counts as one of the attempts, because the request
+    /// may have arrived, but never switches a webhook off.
+    Interrupted,
+}
+
+impl FailureKind {
+    /// Who is to blame.
+    pub fn blame(self) -> Blame {
+        match self {
+            Self::Timeout | Self::Reset | Self::Protocol => Blame::Receiver,
+            Self::Dns | Self::Connect | Self::Tls => Blame::Network,
+            Self::TargetRefused => Blame::Caller,
+            Self::Local | Self::Interrupted => Blame::Us,
+        }
+    }
+
+    /// The word used in the API and the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Dns => "dns",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Reset => "reset",
+            Self::Protocol => "protocol",
+            Self::TargetRefused => "targetRefused",
+            Self::Local => "local",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What one attempt came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// A status line arrived; the status alone decides.
+    Answered(u16),
+    /// None did.
+    Failed(FailureKind),
+}
+
+impl Outcome {
+    /// Any 2xx is success (R2); everything else is failure, a redirect and a 404 just like a 500 (R3).
+    pub fn is_success(self) -> bool {
+        matches!(self, Self::Answered(200..=299))
+    }
+
+    /// What stands in the log: the status, or 0 where none came (R6).
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::Answered(status) => status,
+            Self::Failed(_) => 0,
+        }
+    }
+
+    /// Whether the failure was our own doing.
+    pub fn spoiled_by_us(self) -> bool {
+        matches!(self, Self::Failed(kind) if kind.blame() == Blame::Us)
+    }
+}
+
+/// What a delivery is judged by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// The pauses between attempts.
+    pub schedule: RetrySchedule,
+}
+
+/// The attempts that have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct History {
+    /// How many there were.
+    pub attempts: u32,
+    /// How many of them failed by our own fault.
+    pub spoiled_by_us: u32,
+}
+
+impl History {
+    /// The history with one more attempt in it.
+    pub fn after(self, outcome: Outcome) -> Self {
+        Self { attempts: self.attempts + 1, spoiled_by_us: self.spoiled_by_us + u32::from(outcome.spoiled_by_us()) }
+    }
+}
+
+/// What follows from an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// The delivery has ended well.
+    Delivered,
+    /// It is attempted again, not before `at` (R8).
+    Retry {
+        /// The earliest start of the next attempt.
+        at: Timestamp,
+    },
+    /// It has ended; whether its webhook is switched off with it (R10).
+    Exhausted {
+        /// True if the webhook is switched off.
+        switch_off: bool,
+    },
+}
+
+/// Decides what follows when an attempt ended at `now` with `outcome`, after the attempts in `history`.
+///
+/// Serves R2, R3, R7, R8, R10, R11 and R17.
+pub fn decide(policy: &Policy, history: History, outcome: Outcome, now: Timestamp) -> Decision {
+    if outcome.is_success() {
+        return Decision::Delivered;
+    }
+    let history = history.after(outcome);
+    match policy.schedule.delay_after(history.attempts) {
+        // A due time that cannot be expressed lies millennia ahead; the latest possible one says the same.
+        Some(delay) => Decision::Retry { at: now.checked_add(delay).unwrap_or(Timestamp::MAX) },
+        None => Decision::Exhausted { switch_off: disable::switches_off(history) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn after(attempts: u32) -> History {
+        History { attempts, spoiled_by_us: 0 }
+    }
+
+    #[test]
+    fn r2_r3_only_a_2xx_is_success() {
+        for status in 100..=599 {
+            let decision = decide(&Policy::default(), History::default(), Outcome::Answered(status), NOW);
+            assert_eq!(decision == Decision::Delivered, (200..300).contains(&status), "{status}");
+        }
+    }
+
+    #[test]
+    fn r3_all_failures_are_treated_alike() {
+        let policy = Policy::default();
+        let expected = decide(&policy, after(1), Outcome::Answered(500), NOW);
+        for outcome in [
+            Outcome::Answered(301),
+            Outcome::Answered(401),
+            Outcome::Answered(404),
+            Outcome::Answered(410),
+            Outcome::Failed(FailureKind::Timeout),
+            Outcome::Failed(FailureKind::Dns),
+            Outcome::Failed(FailureKind::Tls),
+            Outcome::Failed(FailureKind::Interrupted),
+        ] {
+            assert_eq!(decide(&policy, after(1), outcome, NOW), expected, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn r7_r8_r10_r11_the_fourth_failure_ends_it_and_switches_off() {
+        let policy = Policy::default();
+        let due = |ended| match decide(&policy, after(ended), Outcome::Answered(500), NOW) {
+            Decision::Retry { at } => at.as_second(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([due(0), due(1), due(2)], [60, 600, 3600]);
+        let last = decide(&policy, after(3), Outcome::Answered(500), NOW);
+        assert_eq!(last, Decision::Exhausted { switch_off: true });
+    }
+
+    #[test]
+    fn r17_an_attempt_spoiled_by_us_counts_but_switches_nothing_off() {
+        let policy = Policy::default();
+        let spoiled_last = decide(&policy, after(3), Outcome::Failed(FailureKind::Interrupted), NOW);
+        let spoiled_before = History { attempts: 3, spoiled_by_us: 1 };
+        let failed_last = decide(&policy, spoiled_before, Outcome::Answered(500), NOW);
+        assert_eq!(spoiled_last, Decision::Exhausted { switch_off: false });
+        assert_eq!(failed_last, Decision::Exhausted { switch_off: false });
+    }
+
+    fn any_outcome() -> impl Strategy<Value = Outcome> {
+        use FailureKind::*;
+        let kinds = [Timeout, Dns, Connect, Tls, Reset, Protocol, TargetRefused, Local, Interrupted];
+        prop_oneof![
+            (100u16..600).prop_map(Outcome::Answered),
+            proptest::sample::select(kinds.to_vec()).prop_map(Outcome::Failed)
+        ]
+    }
+
+    proptest! {
+        /// Whatever happens, a delivery ends after at most its schedule's attempts, no attempt is due early, and it
+        /// ends as delivered exactly if the last attempt was a 2xx.
+        #[test]
+        fn every_course_of_events_ends(
+            outcomes in proptest::collection::vec(any_outcome(), 21),
+            delays in proptest::collection::vec(0u64..100_000, 0..20),
+        ) {
+            let schedule = RetrySchedule::new(delays.iter().map(|d| std::time::Duration::from_secs(*d)).collect()).unwrap();
+            let policy = Policy { schedule };
+            let (mut history, mut now) = (History::default(), NOW);
+            for (n, outcome) in outcomes.into_iter().enumerate() {
+                match decide(&policy, history, outcome, now) {
+                    Decision::Delivered => { prop_assert!(outcome.is_success()); return Ok(()); }
+                    Decision::Retry { at } => {
+                        prop_assert_eq!(at.as_second() - now.as_second(), delays[n] as i64);
+                        now = at;
+                        history = history.after(outcome);
+                    }
+                    Decision::Exhausted { switch_off } => {
+                        prop_assert_eq!(n as u32 + 1, policy.schedule.max_attempts());
+                        prop_assert_eq!(switch_off, history.after(outcome).spoiled_by_us == 0);
+                        return Ok(());
+                    }
+                }
+            }
+            prop_assert!(false, "a delivery outlived its schedule");
+        }
+    }
+}

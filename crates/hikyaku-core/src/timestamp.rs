@@ -1,0 +1,68 @@
+//! Reading and writing points in time.
+//!
+//! We write RFC 3339 in UTC with milliseconds. We read any offset, and epoch seconds or milliseconds, because
+//! providers differ; nothing else (S25).
+
+use jiff::Timestamp;
+
+/// Longest text that is looked at as a timestamp, in bytes (S25).
+pub const MAX_TIMESTAMP_BYTES: usize = 40;
+/// Integers from here on are milliseconds, below it seconds: the second 100,000,000,000 is in the year 5138, the
+/// millisecond 100,000,000,000 was in 1973.
+const FIRST_MILLISECOND: i64 = 100_000_000_000;
+
+/// RFC 3339 in UTC with exactly three digits of a second, as in `2026-11-30T09:15:00.000Z`.
+pub fn format(at: Timestamp) -> String {
+    format!("{at:.3}")
+}
+
+/// Reads RFC 3339 with any offset, or an integer of epoch seconds or milliseconds; `None` for anything else.
+pub fn parse(text: &str) -> Option<Timestamp> {
+    if text.is_empty() || text.len() > MAX_TIMESTAMP_BYTES {
+        return None;
+    }
+    if let Ok(number) = text.parse::<i64>() {
+        return from_epoch(number);
+    }
+    // jiff also reads a bracketed time zone (RFC 9557) and a space for the T; RFC 3339 has no zone name.
+    if text.contains('[') {
+        return None;
+    }
+    text.parse().ok()
+}
+
+fn from_epoch(number: i64) -> Option<Timestamp> {
+    if number.abs() >= FIRST_MILLISECOND {
+        Timestamp::from_millisecond(number).ok()
+    } else {
+        Timestamp::from_second(number).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_one_instant_is_read_alike() {
+        let expected = parse("2026-11-30T09:15:00.250Z").unwrap();
+        for text in ["2026-11-30T18:15:00.25+09:00", "2026-11-30T04:15:00.250-05:00", "1796030100250"] {
+            assert_eq!(parse(text), Some(expected), "{text}");
+        }
+        assert_eq!(parse("1796030100").map(format).as_deref(), Some("2026-11-30T09:15:00.000Z"));
+    }
+
+    #[test]
+    fn anything_else_is_no_timestamp() {
+        let long = "9".repeat(MAX_TIMESTAMP_BYTES + 1);
+        for text in ["", "yesterday", "2026-11-30", "2026-13-01T00:00:00Z", "1e400", "2026-11-30T00:00:00Z[UTC]", &long]
+        {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn we_write_milliseconds_always() {
+        assert_eq!(format(Timestamp::UNIX_EPOCH), "1970-01-01T00:00:00.000Z");
+    }
+}
