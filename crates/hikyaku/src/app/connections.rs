@@ -1,0 +1,136 @@
+//! Connections that come in: HTTP/1.1, bounded in number, in the size of their headers and in the time these may take
+//! (S11). What a request's body may be and take is the handlers' business.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Most connections at a time; more wait in the operating system's queue.
+const MAX_CONNECTIONS: usize = 4096;
+/// Longest time in which a request's headers must have come whole. An idle connection is closed after the same time.
+const MAX_HEADER_WAIT: Duration = Duration::from_secs(30);
+/// Most bytes of a request's line and headers.
+const MAX_HEADER_BYTES: usize = 32 * 1024;
+/// The pause after a connection could not be taken, for want of file descriptors as a rule.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves what comes until `stop` is cancelled, then waits for the requests under way. The caller bounds that wait.
+pub(super) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+    let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = TaskTracker::new();
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(MAX_HEADER_WAIT).max_header_size(MAX_HEADER_BYTES);
+    loop {
+        let next = async {
+            let place = Arc::clone(&free).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = stop.cancelled() => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let connection = serve_one(http.clone(), stream, router.clone(), stop.clone());
+                connections.spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+async fn pause(error: &io::Error) {
+    // These say that one connection is gone already; every other error is ours and would come back at once.
+    let gone = matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset);
+    if !gone {
+        tracing::error!(%error, "a connection cannot be accepted; raise the limit of open files (ulimit -n) if it is that");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+async fn serve_one(http: http1::Builder, stream: TcpStream, router: Router, stop: CancellationToken) {
+    // Without it small answers wait for the other side's acknowledgement; a socket that refuses it still works.
+    let _ = stream.set_nodelay(true);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::clock::{Clock, SystemClock};
+
+    async fn connected() -> (TcpStream, CancellationToken) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(serve(listener, Router::new().route("/", get(|| async { "hello" })), stop.clone()));
+        (TcpStream::connect(address).await.unwrap(), stop)
+    }
+
+    async fn rest(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn s11_headers_that_do_not_come_whole_end_the_connection() {
+        let clock = SystemClock::start();
+        let begun = clock.schedule();
+        let (mut stream, _stop) = connected().await;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+        let answer = rest(stream).await;
+        assert!(!answer.contains("hello"), "{answer}");
+        assert!(clock.schedule().duration_since(begun).unsigned_abs() >= MAX_HEADER_WAIT);
+    }
+
+    #[tokio::test]
+    async fn s11_headers_that_are_too_large_are_refused() {
+        let (mut stream, _stop) = connected().await;
+        let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(MAX_HEADER_BYTES));
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 431");
+    }
+
+    #[tokio::test]
+    async fn a_stop_closes_a_connection_that_is_idle() {
+        let (mut stream, stop) = connected().await;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut begin = [0; 15];
+        stream.read_exact(&mut begin).await.unwrap();
+        assert_eq!(&begin, b"HTTP/1.1 200 OK");
+        stop.cancel();
+        assert!(rest(stream).await.ends_with("hello"));
+    }
+}

@@ -1,0 +1,234 @@
+//! The program as a whole: the only place where its parts are wired together, and the only shutdown.
+
+mod connections;
+mod metrics;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hikyaku_core::address::TargetPolicy;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{self, SharedClock};
+use crate::config::{Config, StoreLocation};
+use crate::http::{self, State};
+use crate::inbox::Inbox;
+use crate::inbox::destination::{self, Destination, Tools};
+use crate::outbound::{Client, SystemResolver, TlsError};
+use crate::sender::Sender;
+use crate::store::memory::MemoryStore;
+use crate::store::sqlite::{OpenError, SqliteStore};
+use crate::store::{Committer, SharedStore};
+
+/// How long a shutdown waits for requests that have come in. With [`DRAIN_WORK`] it stays below 15 seconds.
+pub const DRAIN_REQUESTS: Duration = Duration::from_secs(3);
+/// How long a shutdown then waits for attempts and effects under way; by default an attempt takes 10 seconds at most.
+/// What has not ended by then is taken over as interrupted at the next start.
+pub const DRAIN_WORK: Duration = Duration::from_secs(11);
+
+/// Random bytes in an owner's name.
+const OWNER_RANDOM_BYTES: usize = 8;
+
+/// Why the program cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its address cannot be had.
+    #[error("cannot listen on {address}: {source}; choose another with --listen, or stop what listens there")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its store cannot be opened.
+    #[error("cannot open the store: {0}")]
+    Store(#[from] OpenError),
+    /// A destination cannot be used as configured.
+    #[error(transparent)]
+    Destination(#[from] destination::BuildError),
+    /// Names cannot be resolved.
+    #[error("cannot set up name resolution: {0}")]
+    Resolver(String),
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS: {0}")]
+    Tls(#[from] TlsError),
+    /// Opening something broke off.
+    #[error("the start broke off: {0}")]
+    BrokeOff(#[from] tokio::task::JoinError),
+}
+
+/// Why the program stopped by itself: a defect of ours.
+#[derive(Debug, thiserror::Error)]
+#[error("a part that runs for ever has ended ({0}); everything stored is safe: start again")]
+pub struct PartEnded(String);
+
+/// A program that has everything open and listens, but does not work yet.
+pub struct App {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    sender: Arc<Sender>,
+    inbox: Arc<Inbox>,
+    metrics: PrometheusHandle,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// Opens the store and the destinations and takes the address. To be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// Says what could not be opened, and what to do.
+    pub async fn start(config: Config, clock: SharedClock) -> Result<Self, StartError> {
+        let metrics = metrics::recorder();
+        let store = open_store(&config, &clock).await?;
+        let committer = Committer::start(Arc::clone(&store));
+        let owner = owner();
+        let client = Arc::new(client(config.sender.targets.clone(), &clock)?);
+        let sender = Sender::new(
+            Arc::clone(&store),
+            committer.clone(),
+            Arc::clone(&clock),
+            client.clone(),
+            Arc::clone(&owner),
+            config.sender.clone(),
+        );
+        let destinations = open_destinations(&config, &clock).await?;
+        let inbox = Inbox::new(
+            Arc::clone(&store),
+            committer,
+            Arc::clone(&clock),
+            owner,
+            config.inbox,
+            config.sources.clone(),
+            config.routes,
+            destinations,
+        );
+        let (listener, address) = listen(config.listen).await?;
+        let router = http::router(State {
+            store,
+            sender: Arc::clone(&sender),
+            inbox: Arc::clone(&inbox),
+            client,
+            clock,
+            metrics: metrics.clone(),
+            token: config.api.token,
+            sources: config.sources,
+            settings: http::Settings { max_event_bytes: config.api.max_event_bytes },
+        });
+        Ok(Self { listener, address, router, sender, inbox, metrics })
+    }
+
+    /// Where it listens: the real port, where the configured one was 0.
+    pub fn addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Works until `shutdown` comes. Then it takes no more connections, lets the requests under way be answered, claims
+    /// nothing more, and lets the attempts and effects under way end; all of it within [`DRAIN_REQUESTS`] and
+    /// [`DRAIN_WORK`].
+    ///
+    /// # Errors
+    /// Only when one of its own parts ends before that.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), PartEnded> {
+        let (stop_serving, stop_working) = (CancellationToken::new(), CancellationToken::new());
+        let (mut server, mut workers) = (JoinSet::new(), JoinSet::new());
+        server.spawn(connections::serve(self.listener, self.router, stop_serving.clone()));
+        workers.spawn(self.sender.run(stop_working.clone()));
+        workers.spawn(self.inbox.run(stop_working.clone()));
+        tracing::info!(addr = %self.address, "listening");
+
+        let ended = tokio::select! {
+            () = shutdown => Ok(()),
+            Some(ended) = server.join_next() => Err(("the server", ended)),
+            Some(ended) = workers.join_next() => Err(("the sender or the inbox", ended)),
+            () = metrics::upkeep(self.metrics) => Ok(()),
+        };
+        tracing::info!("stopping: no more is taken, what is under way may end");
+        stop_serving.cancel();
+        drain("requests", &mut server, DRAIN_REQUESTS).await;
+        stop_working.cancel();
+        drain("attempts and effects", &mut workers, DRAIN_WORK).await;
+        tracing::info!("stopped");
+        ended.map_err(|(part, ended)| {
+            PartEnded(ended.err().map_or_else(|| part.to_owned(), |error| format!("{part}: {error}")))
+        })
+    }
+}
+
+/// Waits for tasks to end, and aborts those that do not.
+async fn drain(what: &str, tasks: &mut JoinSet<()>, longest: Duration) {
+    let all = async { while tasks.join_next().await.is_some() {} };
+    if timeout(longest, all).await.is_err() {
+        tracing::warn!(seconds = longest.as_secs(), "{what} were still under way and are cut off");
+        tasks.shutdown().await;
+    }
+}
+
+async fn open_store(config: &Config, clock: &SharedClock) -> Result<SharedStore, StartError> {
+    match config.store.clone() {
+        StoreLocation::Memory => {
+            tracing::warn!("the store is in memory: nothing survives the end of this process");
+            Ok(Arc::new(MemoryStore::new()))
+        }
+        StoreLocation::Sqlite(path) => {
+            let clock = Arc::clone(clock);
+            let store = spawn_blocking(move || SqliteStore::open(&path, &*clock)).await??;
+            Ok(Arc::new(store))
+        }
+    }
+}
+
+async fn open_destinations(
+    config: &Config,
+    clock: &SharedClock,
+) -> Result<HashMap<String, Arc<dyn Destination>>, StartError> {
+    let everywhere =
+        TargetPolicy { allow: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())], allow_http: true };
+    let tools = Tools {
+        transport: Arc::new(client(everywhere, clock)?),
+        clock: Arc::clone(clock),
+        effect_timeout: config.inbox.effect_timeout,
+    };
+    let settings = config.destinations.clone();
+    let open = move || {
+        let named = settings.into_iter().map(|settings| (settings.name.clone(), settings));
+        named.map(|(name, settings)| Ok((name, destination::build(settings, &tools)?))).collect()
+    };
+    spawn_blocking(open).await?
+}
+
+fn client(policy: TargetPolicy, clock: &SharedClock) -> Result<Client, StartError> {
+    let resolver = SystemResolver::new().map_err(|error| StartError::Resolver(error.to_string()))?;
+    Ok(Client::new(policy, Arc::new(resolver), Arc::clone(clock), &[])?)
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listen = async {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    listen.await.map_err(|source| StartError::Listen { address, source })
+}
+
+/// A name for this process in its leases, new at every start.
+fn owner() -> Arc<str> {
+    clock::random::<OWNER_RANDOM_BYTES>().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+}

@@ -1,0 +1,199 @@
+//! The command line. Exit codes: 0 all is well, 1 something failed, 2 the command line or the configuration is wrong.
+
+use std::env;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use hikyaku::app::App;
+use hikyaku::clock::SystemClock;
+use hikyaku::config::{self, Config, Flag, Inputs};
+use hikyaku::{demo, log};
+
+/// Something failed.
+const FAILED: u8 = 1;
+/// The command line or the configuration is wrong.
+const WRONG_USE: u8 = 2;
+/// How long threads that block may keep the process after everything else has ended.
+const LAST_WAIT: Duration = Duration::from_millis(500);
+
+/// Sends and receives webhooks so that nothing is lost.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes:\n  0  all is well\n  1  something failed; standard error says what\n  2  the command \
+                          line or the configuration is wrong";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the sender, the inbox and the HTTP API, until SIGTERM or Ctrl-C
+    Serve(Settings),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Watch the whole path at work for half a minute: published, delivered through failures, received, in a database
+    Demo {
+        /// An empty or new directory for the demo's files [default: one in the system's temporary directory]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Check the configuration and show what holds, defaults included and secrets hidden
+    Check(Settings),
+}
+
+/// Where settings come from. A flag wins over a variable, a variable over the file, the file over the default.
+#[derive(Debug, Args)]
+#[command(after_help = VARIABLES)]
+struct Settings {
+    /// The configuration file [default: hikyaku.toml in the working directory, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen: an IP address and a port, 0 for a free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Where to keep everything: sqlite:PATH, or memory: for trials [default: sqlite:hikyaku.db]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Any setting by its path, as in sender.attempt_timeout=5s; can be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    set: Vec<(String, String)>,
+}
+
+const VARIABLES: &str = "Environment:\n  HIKYAKU_CONFIG   the configuration file\n  HIKYAKU_LOG      what is logged: info, \
+                         or info,hikyaku::sender=debug\n  HIKYAKU_…        any setting, with __ between the levels of its \
+                         path: HIKYAKU_SENDER__ATTEMPT_TIMEOUT=5s";
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE, as in sender.attempt_timeout=5s".to_owned()),
+    }
+}
+
+impl Settings {
+    fn load(self) -> Result<Config, config::Invalid> {
+        let set = self.set.into_iter().map(|(path, value)| (format!("--set {path}"), path, value));
+        let listen = self.listen.map(|value| ("--listen".to_owned(), "listen".to_owned(), value));
+        let store = self.store.map(|value| ("--store".to_owned(), "store".to_owned(), value));
+        let flags = set.chain(listen).chain(store).map(|(written, path, value)| Flag { written, path, value });
+        // A variable that is not UTF-8 is none of ours.
+        let variables =
+            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        config::load(&Inputs { file: self.config, environment: variables.collect(), flags: flags.collect() })
+    }
+}
+
+impl Cli {
+    /// Does what the command line says.
+    pub(crate) fn run(self) -> ExitCode {
+        match self.command {
+            Command::Serve(settings) => with_config(settings, |config| in_runtime(serve(config))),
+            Command::Config(ConfigCommand::Check(settings)) => with_config(settings, |config| {
+                let file =
+                    config.file.as_ref().map_or("no file, so defaults".into(), |file| file.display().to_string());
+                println!("# ok: {file}\n{config}");
+                ExitCode::SUCCESS
+            }),
+            Command::Demo { dir } => in_runtime(show(dir)),
+        }
+    }
+}
+
+fn with_config(settings: Settings, act: impl FnOnce(Config) -> ExitCode) -> ExitCode {
+    match settings.load() {
+        Ok(config) => act(config),
+        Err(invalid) => {
+            eprintln!("hikyaku: {invalid}");
+            ExitCode::from(WRONG_USE)
+        }
+    }
+}
+
+fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
+    match tokio::runtime::Runtime::new() {
+        Ok(runtime) => {
+            let code = runtime.block_on(work);
+            runtime.shutdown_timeout(LAST_WAIT);
+            code
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("hikyaku: {error}");
+    ExitCode::from(FAILED)
+}
+
+async fn serve(config: Config) -> ExitCode {
+    log::start(&config.log);
+    match &config.file {
+        Some(file) => tracing::info!(file = %file.display(), "configuration read"),
+        None => tracing::info!("no configuration file: defaults, the environment and flags hold"),
+    }
+    // Before anything is opened, so that a signal during the start is not fatal to what has been begun.
+    let shutdown = match shutdown() {
+        Ok(shutdown) => shutdown,
+        Err(error) => return failed(&error),
+    };
+    let app = match App::start(config, Arc::new(SystemClock::start())).await {
+        Ok(app) => app,
+        Err(error) => {
+            tracing::error!(%error, "cannot start");
+            return ExitCode::from(FAILED);
+        }
+    };
+    match app.run_until(shutdown).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "stopped by itself");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+async fn show(dir: Option<PathBuf>) -> ExitCode {
+    match demo::run(dir).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FAILED),
+        Err(error) => failed(&error),
+    }
+}
+
+/// Ends when the process is asked to stop.
+#[cfg(unix)]
+fn shutdown() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        let name = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(signal = name, "asked to stop");
+    })
+}
+
+/// Ends when the process is asked to stop.
+#[cfg(not(unix))]
+fn shutdown() -> io::Result<impl Future<Output = ()>> {
+    Ok(async {
+        // Where Ctrl-C cannot be heard, only the end of the process is left.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    })
+}

@@ -1,0 +1,74 @@
+//! The only place that reads a clock or draws randomness. Everything else is given one of these.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::time::Instant;
+
+/// Time, in its two kinds.
+///
+/// The wall clock can be set, and jumps when it is; what people read is stamped with it. The schedule clock only ever
+/// moves forward, as fast as time passes, so that an attempt never comes early and never waits for a day because
+/// somebody corrected a clock. Both start equal when the process starts.
+pub trait Clock: Send + Sync + 'static {
+    /// The wall clock, to the millisecond: for event timestamps, logs, `created_at`.
+    fn now(&self) -> Timestamp;
+    /// The schedule clock, to the millisecond: for due times and leases, and for nothing that a person compares with
+    /// a watch.
+    fn schedule(&self) -> Timestamp;
+}
+
+/// Shared handle to a clock.
+pub type SharedClock = Arc<dyn Clock>;
+
+/// The machine's clocks. Under tokio's paused time the schedule clock follows the virtual time.
+#[derive(Debug)]
+pub struct SystemClock {
+    started_wall: Timestamp,
+    started: Instant,
+}
+
+impl SystemClock {
+    /// Starts both clocks at the present wall time.
+    #[expect(clippy::disallowed_methods, reason = "this is the one module that reads the clocks")]
+    pub fn start() -> Self {
+        Self { started_wall: to_millis(Timestamp::now()), started: Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one module that reads the clocks")]
+    fn now(&self) -> Timestamp {
+        to_millis(Timestamp::now())
+    }
+
+    fn schedule(&self) -> Timestamp {
+        to_millis(self.started_wall.checked_add(self.started.elapsed()).unwrap_or(Timestamp::MAX))
+    }
+}
+
+/// Until when a wait may last, as an instant of tokio's clock: never longer than `cap`, so that no wrong time can park
+/// a loop.
+pub fn wait_until(clock: &dyn Clock, due: Option<Timestamp>, cap: Duration) -> Duration {
+    let until_due = due.map(|due| Duration::try_from(due.duration_since(clock.schedule())).unwrap_or(Duration::ZERO));
+    until_due.map_or(cap, |wait| wait.min(cap))
+}
+
+fn to_millis(at: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
+}
+
+/// Random bytes from the operating system.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // The operating system's generator fails only where no secret could be made at all; going on would be worse.
+    SystemRandom::new().fill(&mut bytes).expect("the operating system gives no random bytes");
+    bytes
+}
+
+/// A random draw in `0.0..1.0`, for jitter.
+pub fn draw() -> f64 {
+    f64::from(u32::from_le_bytes(random())) / (f64::from(u32::MAX) + 1.0)
+}

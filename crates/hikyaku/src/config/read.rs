@@ -1,0 +1,299 @@
+//! The settings, table by table: their names, defaults and bounds.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hikyaku_core::address::TargetPolicy;
+use hikyaku_core::delivery::Policy;
+use hikyaku_core::event::EventPattern;
+use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::json::is_pointer;
+use hikyaku_core::retry::{Backoff, MAX_RETRY_DELAY, RetrySchedule};
+use hikyaku_core::signature::Secret;
+use hikyaku_core::webhook::WebhookUrl;
+
+use super::section::Section;
+use super::tree::{Place, Table};
+use super::value::{
+    Names, boolean, choice, duration, identifier, integer, listen, name, parsed, range, secret, sqlite_path, text,
+};
+use super::{Api, Config, Problem, StoreLocation};
+use crate::inbox::{self, Once, Order, Route, destination};
+use crate::log::{self, Format};
+use crate::sender;
+
+/// Shortest time anything may take, so that nothing is cut off before it can begin.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
+/// Longest time an attempt may take. The contract's is 10 s (R4); the leases are made for no more than this.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(30);
+/// Longest time an effect may take.
+const LONGEST_EFFECT: Duration = Duration::from_secs(300);
+/// Longest time after which a row that keeps failing is given up.
+const LONGEST_GIVE_UP: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Shortest pause of ours between two tries.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Largest body that can be allowed, in bytes: bodies are held in memory while they are worked on.
+const MAX_BODY_BYTES: i64 = 16 * 1024 * 1024;
+/// Most things of one kind that can be allowed to be under way in all.
+const MAX_IN_FLIGHT: i64 = 65_536;
+/// Most of them for one webhook or route.
+const MAX_IN_FLIGHT_EACH: i64 = 1024;
+/// Shortest API token, in bytes: 128 bits, when written in base64 or hexadecimal, need more (S16).
+const MIN_TOKEN_BYTES: usize = 16;
+
+/// Reads everything; what is wrong is added to `problems`, and only without any is the result meant.
+pub(super) fn config(
+    table: Table,
+    place: Place,
+    environment: &BTreeMap<String, String>,
+    problems: &mut Vec<Problem>,
+) -> Config {
+    Section::read_root(table, place, problems, |root| {
+        let defaults = Config::default();
+        let mut token_given = false;
+        let mut names = (Names::of("source"), Names::of("destination"), Names::of("route"));
+        let config = Config {
+            file: None,
+            listen: root.get("listen", listen).unwrap_or(defaults.listen),
+            store: root.get("store", parsed(store)).unwrap_or(defaults.store),
+            api: root.table("api", |section| {
+                token_given = section.has("token");
+                api(section, environment)
+            }),
+            sender: root.table("sender", sender_settings),
+            inbox: root.table("inbox", inbox_settings),
+            sources: root.tables("source", |section| source(section, environment, &mut names.0)),
+            destinations: root.tables("destination", |section| a_destination(section, environment, &mut names.1)),
+            routes: root.tables("route", |section| route(section, &names.0, &names.1, &mut names.2)),
+            log: root.table("log", log_settings),
+        };
+        check_reach(root, config.listen, token_given);
+        check_files(root, &config);
+        config
+    })
+}
+
+/// Whoever can reach the API can publish and read, so it is open to this machine only unless callers must prove
+/// themselves.
+fn check_reach(root: &mut Section<'_>, listen: SocketAddr, token_given: bool) {
+    if !listen.ip().is_loopback() && !token_given {
+        let message = format!(
+            "is {listen}, which other machines can reach, and no API token is set; set `api.token` (or the variable \
+             HIKYAKU_API__TOKEN) to 32 random characters, or listen on 127.0.0.1"
+        );
+        root.problem("listen", &message);
+    }
+}
+
+/// A destination's rows and our own must not share a file: ours is written by one connection only.
+fn check_files(root: &mut Section<'_>, config: &Config) {
+    let StoreLocation::Sqlite(own) = &config.store else { return };
+    for destination in &config.destinations {
+        if let destination::Kind::Sql { url, .. } = &destination.kind
+            && sqlite_path(url).is_ok_and(|path| path == *own)
+        {
+            let name = &destination.name;
+            root.problem(
+                "destination",
+                &format!("{name:?} writes into the store's own file; give it a file of its own"),
+            );
+        }
+    }
+}
+
+fn store(url: &str) -> Result<StoreLocation, String> {
+    match url {
+        "memory:" => Ok(StoreLocation::Memory),
+        _ => sqlite_path(url).map(StoreLocation::Sqlite),
+    }
+}
+
+fn api(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Api {
+    let token = |node: &_| {
+        let token = secret(environment)(node)?;
+        let text = token.reveal();
+        if text.len() < MIN_TOKEN_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("must be at least {MIN_TOKEN_BYTES} visible ASCII characters without spaces"));
+        }
+        Ok(token)
+    };
+    Api {
+        token: section.get("token", token),
+        max_event_bytes: section
+            .get("max_event_bytes", integer(1..=MAX_BODY_BYTES))
+            .unwrap_or(Api::default().max_event_bytes),
+    }
+}
+
+fn sender_settings(section: &mut Section<'_>) -> sender::Settings {
+    let defaults = sender::Settings::default();
+    let each = section.get("in_flight_per_webhook", integer(1..=MAX_IN_FLIGHT_EACH));
+    let all = section.get("in_flight", integer(1..=MAX_IN_FLIGHT));
+    let settings = sender::Settings {
+        policy: policy(section),
+        attempt_timeout: section
+            .get("attempt_timeout", duration(SHORTEST_TIMEOUT..=LONGEST_ATTEMPT))
+            .unwrap_or(defaults.attempt_timeout),
+        targets: section.table("targets", |section| TargetPolicy {
+            allow: section.list("allow", range).unwrap_or_default(),
+            allow_http: section.get("allow_http", boolean).unwrap_or(false),
+        }),
+        in_flight_per_webhook: each.unwrap_or(defaults.in_flight_per_webhook),
+        in_flight: all.unwrap_or(defaults.in_flight),
+    };
+    if settings.in_flight < settings.in_flight_per_webhook {
+        let (each, all) = (settings.in_flight_per_webhook, settings.in_flight);
+        let message =
+            format!("is {all}, less than `sender.in_flight_per_webhook` ({each}); raise it or lower the other");
+        section.problem("in_flight", &message);
+    }
+    settings
+}
+
+fn policy(section: &mut Section<'_>) -> Policy {
+    let Some(delays) = section.list("retry_delays", duration(SHORTEST_PAUSE..=MAX_RETRY_DELAY)) else {
+        return Policy::default();
+    };
+    let schedule = RetrySchedule::new(delays).unwrap_or_else(|error| {
+        section.problem("retry_delays", &error.to_string());
+        RetrySchedule::default()
+    });
+    Policy { schedule }
+}
+
+fn inbox_settings(section: &mut Section<'_>) -> inbox::Settings {
+    let defaults = inbox::Settings::default();
+    let mut pause = |key, longest| section.get(key, duration(SHORTEST_PAUSE..=longest));
+    let backoff = Backoff {
+        first: pause("retry_first", MAX_RETRY_DELAY).unwrap_or(defaults.backoff.first),
+        longest: pause("retry_longest", MAX_RETRY_DELAY).unwrap_or(defaults.backoff.longest),
+        give_up_after: pause("give_up_after", LONGEST_GIVE_UP).unwrap_or(defaults.backoff.give_up_after),
+    };
+    if backoff.longest < backoff.first {
+        section
+            .problem("retry_longest", "is shorter than `inbox.retry_first`; the pauses grow from that one to this one");
+    }
+    inbox::Settings {
+        max_body_bytes: section.get("max_body_bytes", integer(1..=MAX_BODY_BYTES)).unwrap_or(defaults.max_body_bytes),
+        backoff,
+        in_flight_per_route: section
+            .get("in_flight_per_route", integer(1..=MAX_IN_FLIGHT_EACH))
+            .unwrap_or(defaults.in_flight_per_route),
+        effect_timeout: section
+            .get("effect_timeout", duration(SHORTEST_TIMEOUT..=LONGEST_EFFECT))
+            .unwrap_or(defaults.effect_timeout),
+    }
+}
+
+fn log_settings(section: &mut Section<'_>) -> log::Settings {
+    let defaults = log::Settings::default();
+    let formats = &[("auto", Format::Auto), ("text", Format::Text), ("json", Format::Json)];
+    log::Settings {
+        level: section.get("level", parsed(log::check_level)).unwrap_or(defaults.level),
+        format: section.get("format", choice(formats)).unwrap_or(defaults.format),
+    }
+}
+
+fn source(
+    section: &mut Section<'_>,
+    environment: &BTreeMap<String, String>,
+    names: &mut Names,
+) -> Option<inbox::Source> {
+    let name = section.require("name", |node| names.declare(name(node)?, node.place.clone()));
+    let provider = section.require("provider", choice(&[("receiptroller", "receiptroller")]));
+    let organization = section.get("organization", parsed(|text: &str| OrganizationId::parse(text)));
+    let secrets: Option<Vec<Secret>> = section.list("secrets", secret(environment));
+    if secrets.as_ref().is_none_or(Vec::is_empty) {
+        let message =
+            "needs at least one secret, or nobody's signature could be verified: [\"env:NAME\"], [\"file:PATH\"]";
+        section.problem("secrets", message);
+    }
+    Some(inbox::Source {
+        name: name?,
+        provider: provider?.to_owned(),
+        organization: organization.unwrap_or_else(default_organization),
+        secrets: secrets?,
+    })
+}
+
+fn default_organization() -> OrganizationId {
+    OrganizationId::parse("default").expect("the default organization's name is a valid one")
+}
+
+fn a_destination(
+    section: &mut Section<'_>,
+    environment: &BTreeMap<String, String>,
+    names: &mut Names,
+) -> Option<destination::Settings> {
+    let name = section.require("name", |node| names.declare(name(node)?, node.place.clone()));
+    type Read = fn(&mut Section<'_>, &BTreeMap<String, String>) -> Option<destination::Kind>;
+    let Some(read) = section.require("kind", choice(&[("http", http as Read), ("sql", sql as Read)])) else {
+        section.ignore_rest();
+        return None;
+    };
+    let kind = read(section, environment);
+    Some(destination::Settings { name: name?, kind: kind? })
+}
+
+fn http(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Option<destination::Kind> {
+    let secret = section.get("secret", secret(environment));
+    let url = section.require("url", parsed(WebhookUrl::parse));
+    Some(destination::Kind::Http { url: url?.as_url().clone(), secret })
+}
+
+fn sql(section: &mut Section<'_>, _: &BTreeMap<String, String>) -> Option<destination::Kind> {
+    let url = section.require("url", parsed(|url: &str| sqlite_path(url).map(|_| url.to_owned())));
+    let table = section.require("table", parsed(identifier));
+    let key = section.require("key", text);
+    let columns = section.texts("columns", parsed(pointer)).unwrap_or_default();
+    if let Some((column, problem)) = columns.keys().find_map(|name| Some((name, identifier(name).err()?))) {
+        section.problem("columns", &format!("has a column named {column:?}; its name {problem}"));
+    }
+    if let Some(key) = key.as_ref().filter(|key| !columns.contains_key(*key)) {
+        section.problem("key", &format!("is {key:?}, which `destination.columns` must name with its JSON pointer"));
+    }
+    let create = section.get("create", boolean).unwrap_or(false);
+    Some(destination::Kind::Sql { url: url?, table: table?, key: key?, columns, create })
+}
+
+fn pointer(pointer: &str) -> Result<String, String> {
+    if pointer.is_empty() || !is_pointer(pointer) {
+        return Err(format!("must be a JSON pointer into the delivered body like \"/data/id\", not {pointer:?}"));
+    }
+    Ok(pointer.to_owned())
+}
+
+fn route(section: &mut Section<'_>, sources: &Names, destinations: &Names, names: &mut Names) -> Option<Route> {
+    let source = section.require("source", |node| sources.refer(node));
+    let destination = section.require("destination", |node| destinations.refer(node));
+    let events = section.list("events", parsed(|text: &str| EventPattern::parse(text)));
+    if events.as_ref().is_some_and(Vec::is_empty) {
+        section.problem("events", "is empty, so nothing would take this route; leave it out to take every event");
+    }
+    let order = section.get("order", order).unwrap_or_default();
+    let once = choice(&[("delivery", Once::Delivery), ("key", Once::Key)]);
+    let once = section.get("once", once).unwrap_or_default();
+    let name = section.get("name", name);
+    let (source, destination) = (source?, destination?);
+    let name = name.unwrap_or_else(|| format!("{source}-{destination}"));
+    match names.declare(name, section.place_of("name")) {
+        Ok(name) => {
+            Some(Route { name, source, events: events.unwrap_or(vec![EventPattern::All]), destination, order, once })
+        }
+        Err(problem) => {
+            section.problem("name", &format!("{problem}; give each a `name` of its own"));
+            None
+        }
+    }
+}
+
+fn order(node: &super::tree::Node) -> Result<Order, String> {
+    if text(node)? == "fetch" {
+        return Err(
+            "is \"fetch\", which reads from the provider's API; this version cannot: use \"latest\" or \"every\""
+                .to_owned(),
+        );
+    }
+    choice(&[("every", Order::Every), ("latest", Order::Latest)])(node)
+}

@@ -1,0 +1,125 @@
+//! The configuration that holds, as TOML that could be read again, but for the secrets.
+
+use std::fmt::{self, Display, Write};
+
+use hikyaku_core::event::EventPattern;
+use hikyaku_core::signature::Secret;
+
+use super::value::show_duration;
+use super::{Config, StoreLocation};
+use crate::inbox::{Once, Order, destination};
+use crate::log::Format;
+
+impl Display for Config {
+    /// Shows every setting as it holds, defaults included, and no secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "listen = {}", quoted(self.listen))?;
+        let store = match &self.store {
+            StoreLocation::Sqlite(path) => format!("sqlite:{}", path.display()),
+            StoreLocation::Memory => "memory:".to_owned(),
+        };
+        writeln!(f, "store = {}\n\n[api]", quoted(&store))?;
+        if let Some(token) = &self.api.token {
+            writeln!(f, "token = {}", hidden(token))?;
+        }
+        writeln!(f, "max_event_bytes = {}", self.api.max_event_bytes)?;
+        self.show_sender(f)?;
+        self.show_inbox(f)?;
+        let format = match self.log.format {
+            Format::Auto => "auto",
+            Format::Text => "text",
+            Format::Json => "json",
+        };
+        writeln!(f, "\n[log]\nlevel = {}\nformat = {}", quoted(&self.log.level), quoted(format))?;
+        self.show_sources(f)?;
+        self.destinations.iter().try_for_each(|destination| show_destination(destination, f))?;
+        self.show_routes(f)
+    }
+}
+
+impl Config {
+    fn show_sender(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sender = &self.sender;
+        let retry = &sender.policy.schedule;
+        let delays = (1..).map_while(|ended| retry.delay_after(ended));
+        writeln!(f, "\n[sender]\nretry_delays = [{}]", joined(delays.map(|delay| quoted(show_duration(delay)))))?;
+        writeln!(f, "attempt_timeout = {}", quoted(show_duration(sender.attempt_timeout)))?;
+        writeln!(f, "in_flight_per_webhook = {}\nin_flight = {}", sender.in_flight_per_webhook, sender.in_flight)?;
+        writeln!(f, "\n[sender.targets]\nallow = [{}]", joined(sender.targets.allow.iter().map(quoted)))?;
+        writeln!(f, "allow_http = {}", sender.targets.allow_http)
+    }
+
+    fn show_inbox(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inbox = &self.inbox;
+        writeln!(f, "\n[inbox]\nmax_body_bytes = {}", inbox.max_body_bytes)?;
+        writeln!(f, "effect_timeout = {}", quoted(show_duration(inbox.effect_timeout)))?;
+        writeln!(f, "in_flight_per_route = {}", inbox.in_flight_per_route)?;
+        writeln!(f, "retry_first = {}", quoted(show_duration(inbox.backoff.first)))?;
+        writeln!(f, "retry_longest = {}", quoted(show_duration(inbox.backoff.longest)))?;
+        writeln!(f, "give_up_after = {}", quoted(show_duration(inbox.backoff.give_up_after)))
+    }
+
+    fn show_sources(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for source in &self.sources {
+            writeln!(f, "\n[[source]]\nname = {}\nprovider = {}", quoted(&source.name), quoted(&source.provider))?;
+            writeln!(f, "organization = {}", quoted(&source.organization))?;
+            writeln!(f, "secrets = [{}]", joined(source.secrets.iter().map(hidden)))?;
+        }
+        Ok(())
+    }
+
+    fn show_routes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for route in &self.routes {
+            writeln!(f, "\n[[route]]\nname = {}\nsource = {}", quoted(&route.name), quoted(&route.source))?;
+            let events = route.events.iter().cloned().map(|pattern: EventPattern| quoted(String::from(pattern)));
+            writeln!(f, "events = [{}]\ndestination = {}", joined(events), quoted(&route.destination))?;
+            let order = match route.order {
+                Order::Every => "every",
+                Order::Latest => "latest",
+            };
+            let once = match route.once {
+                Once::Delivery => "delivery",
+                Once::Key => "key",
+            };
+            writeln!(f, "order = {}\nonce = {}", quoted(order), quoted(once))?;
+        }
+        Ok(())
+    }
+}
+
+fn show_destination(settings: &destination::Settings, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "\n[[destination]]\nname = {}", quoted(&settings.name))?;
+    match &settings.kind {
+        destination::Kind::Http { url, secret } => {
+            writeln!(f, "kind = \"http\"\nurl = {}", quoted(url))?;
+            secret.iter().try_for_each(|secret| writeln!(f, "secret = {}", hidden(secret)))
+        }
+        destination::Kind::Sql { url, table, key, columns, create } => {
+            writeln!(f, "kind = \"sql\"\nurl = {}\ntable = {}\nkey = {}", quoted(url), quoted(table), quoted(key))?;
+            let columns = columns.iter().map(|(name, pointer)| format!("{} = {}", quoted(name), quoted(pointer)));
+            writeln!(f, "columns = {{ {} }}\ncreate = {create}", joined(columns))
+        }
+    }
+}
+
+fn joined(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
+}
+
+/// A TOML string.
+fn quoted(value: impl Display) -> String {
+    let mut quoted = String::from("\"");
+    for c in value.to_string().chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            // Writing to a String cannot fail.
+            _ if c.is_control() => drop(write!(quoted, "\\u{:04X}", u32::from(c))),
+            _ => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
+
+fn hidden(secret: &Secret) -> String {
+    quoted(format!("(hidden:{}-bytes)", secret.reveal().len()))
+}

@@ -1,0 +1,203 @@
+//! `/v1/organizations/{organization}/events`: publishing, and how an event stands.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State as Shared};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use hikyaku_core::event::{EventType, content_hash, render_body};
+use hikyaku_core::ids::{EventId, OrganizationId};
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+use super::State;
+use super::body::read_json;
+use super::fields::Fields;
+use super::problem::{FieldError, Kind, Problem};
+use super::request::InPath;
+use super::view::{EventJson, Events, Published};
+use crate::clock;
+use crate::store::{NewEvent, PublishOutcome, PublishedEvent};
+
+/// Most events of a batch.
+const MAX_BATCH_EVENTS: usize = 1000;
+/// Largest body of a batch, in bytes, unless one event alone may be larger.
+const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
+/// The fields of an event.
+const EVENT_FIELDS: [&str; 4] = ["type", "data", "id", "timestamp"];
+
+/// `POST …/events`: `{type, data, id?, timestamp?}` gives 202 and `{id, type, timestamp, deliveries}` once it is stored;
+/// the same id with the same content gives 200 and the first answer, with other content 409.
+pub(super) async fn publish(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    request: Request,
+) -> Result<Response, Problem> {
+    let organization = path.organization()?;
+    let body = read_json(request, state.settings.max_event_bytes).await?;
+    let event = read_event(Fields::of_body(&body, &EVENT_FIELDS)?, state.clock.now())?;
+    let stored = store(&state, organization, vec![event]).await?;
+    Ok((status(&stored), Json(stored.first().map(Published::of))).into_response())
+}
+
+/// `POST …/events/batch`: `{events: […]}`, all stored or none; gives the same answers as one by one, in `events`. The
+/// status is 200 if all of them were stored before, else 202.
+pub(super) async fn publish_batch(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    request: Request,
+) -> Result<Response, Problem> {
+    let organization = path.organization()?;
+    let limit = state.settings.max_event_bytes;
+    let body = read_json(request, MAX_BATCH_BYTES.max(limit)).await?;
+    let events = read_batch(&body, limit, state.clock.now())?;
+    let stored = store(&state, organization, events).await?;
+    let events = stored.iter().map(Published::of).collect();
+    Ok((status(&stored), Json(Events { events })).into_response())
+}
+
+/// `GET …/events/{event}`: the event, its deliveries and their attempts.
+pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Response, Problem> {
+    let organization = path.organization()?;
+    let id = path.event(&organization)?;
+    match state.store.event(&organization, &id).await? {
+        Some(event) => Ok(Json(EventJson::of(&event, state.clock.as_ref())).into_response()),
+        None => Err(Problem::not_found("event", id.as_str(), &organization)),
+    }
+}
+
+async fn store(
+    state: &State,
+    organization: OrganizationId,
+    events: Vec<NewEvent>,
+) -> Result<Vec<PublishedEvent>, Problem> {
+    let ids: Vec<_> = events.iter().map(|event| event.id.clone()).collect();
+    match state.sender.publish(organization, events).await {
+        Ok(PublishOutcome::Stored(stored)) => Ok(stored),
+        Ok(PublishOutcome::Conflict(id)) => Err(Problem::conflict(id)),
+        Err(error) => Err(Problem::of_publish(error, ids)),
+    }
+}
+
+fn status(stored: &[PublishedEvent]) -> StatusCode {
+    if stored.iter().all(|event| event.repeated) { StatusCode::OK } else { StatusCode::ACCEPTED }
+}
+
+fn read_event(mut fields: Fields<'_>, now: Timestamp) -> Result<NewEvent, Vec<FieldError>> {
+    fields.require(&["type", "data"]);
+    let event_type = fields.parse("type", EventType::parse);
+    let id = fields.parse("id", EventId::parse);
+    let given = fields.time("timestamp");
+    let (Some(event_type), Some(data), []) = (event_type, fields.raw("data"), fields.errors()) else {
+        return Err(fields.into_errors());
+    };
+    let id = id.unwrap_or_else(|| EventId::generate(now, clock::random()));
+    let timestamp = given.unwrap_or(now);
+    Ok(NewEvent {
+        content_hash: content_hash(&event_type, data, given),
+        body: render_body(&id, &event_type, timestamp, data),
+        id,
+        event_type,
+        timestamp,
+    })
+}
+
+fn read_batch(body: &[u8], limit: usize, now: Timestamp) -> Result<Vec<NewEvent>, Problem> {
+    let mut fields = Fields::of_body(body, &["events"])?;
+    fields.require(&["events"]);
+    let raw: Vec<&RawValue> = fields.get("events", "a list of events").unwrap_or_default();
+    if fields.errors().is_empty() && !(1..=MAX_BATCH_EVENTS).contains(&raw.len()) {
+        fields.fail("events", &format!("has {} entries; from 1 to {MAX_BATCH_EVENTS} are taken", raw.len()));
+    }
+    let mut errors = fields.into_errors();
+    if !errors.is_empty() {
+        return Err(errors.into());
+    }
+    if let Some(at) = raw.iter().position(|event| event.get().len() > limit) {
+        let detail = format!("events[{at}] has more than {limit} bytes, the most for one event; nothing was stored.");
+        return Err(Problem::new(Kind::TooLarge, detail));
+    }
+    let mut events = Vec::with_capacity(raw.len());
+    for (at, value) in raw.into_iter().enumerate() {
+        let fields = Fields::of_value(value, &format!("events[{at}]"), &EVENT_FIELDS);
+        match fields.map_err(|error| vec![error]).and_then(|fields| read_event(fields, now)) {
+            Ok(event) => events.push(event),
+            Err(more) => errors.extend(more),
+        }
+    }
+    if errors.is_empty() {
+        errors = repeated_ids(&events);
+    }
+    if errors.is_empty() { Ok(events) } else { Err(errors.into()) }
+}
+
+fn repeated_ids(events: &[NewEvent]) -> Vec<FieldError> {
+    let mut first = HashMap::new();
+    let mut errors = Vec::new();
+    for (at, event) in events.iter().enumerate() {
+        let earlier = *first.entry(&event.id).or_insert(at);
+        if earlier != at {
+            let detail = format!("is the id of events[{earlier}] already; an event stands in a batch once");
+            errors.push(FieldError::new(&format!("events[{at}].id"), &detail));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// JSON and nearly JSON: pieces of events in any order, so that many are whole and the rest fail late.
+    fn pieces() -> impl Strategy<Value = String> {
+        const PIECES: &[&str] = &[
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "\"type\"",
+            "\"data\"",
+            "\"id\"",
+            "\"timestamp\"",
+            "\"a.b\"",
+            "\"events\"",
+            "1",
+            "1e400",
+            "null",
+            "\"\\ud800\"",
+            "\"",
+            "\\",
+            " ",
+            "\n",
+            "\u{feff}",
+            "{\"type\":\"a.b\",\"data\":[ 1]}",
+        ];
+        proptest::collection::vec(proptest::sample::select(PIECES), 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        /// Whatever comes in, it is an event or a problem; and an event's data is in the body as it was written.
+        #[test]
+        fn no_body_makes_the_reader_panic(
+            body in prop_oneof![proptest::collection::vec(any::<u8>(), 0..64), pieces().prop_map(String::into_bytes)],
+            data in pieces(),
+        ) {
+            let now = Timestamp::UNIX_EPOCH;
+            let _ = Fields::of_body(&body, &EVENT_FIELDS).map(|fields| read_event(fields, now));
+            let _ = read_batch(&body, 40, now);
+            let whole = format!(r#"{{"type":"a.b","data":{data}}}"#);
+            let read = Fields::of_body(whole.as_bytes(), &EVENT_FIELDS).map(|fields| read_event(fields, now));
+            if serde_json::from_str::<&RawValue>(&data).is_ok() {
+                let Ok(Ok(event)) = read else { panic!("{data:?} is JSON, but no data") };
+                let tail = format!(r#","data":{}}}"#, data.trim());
+                prop_assert!(event.body.ends_with(tail.as_bytes()), "{:?}", event.body);
+            }
+        }
+    }
+}

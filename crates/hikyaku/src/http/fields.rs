@@ -1,0 +1,143 @@
+//! Reading a JSON object field by field, so that an answer names everything that is wrong at once, and a value is
+//! handed on as it was written.
+
+use std::fmt;
+
+use hikyaku_core::{json, timestamp};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::problem::{FieldError, Kind, Problem};
+
+/// The fields of one object, and what is wrong with them so far.
+pub(super) struct Fields<'a> {
+    /// Where the object stands in the body, as in `events[3].`; empty for the body itself.
+    place: String,
+    members: Vec<(String, &'a RawValue)>,
+    errors: Vec<FieldError>,
+}
+
+impl<'a> Fields<'a> {
+    /// Takes a whole body, which must be an object. A leading byte order mark is passed over.
+    pub(super) fn of_body(body: &'a [u8], known: &[&str]) -> Result<Self, Problem> {
+        let json = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+        match serde_json::from_slice::<Members<'a>>(json) {
+            Ok(members) => Ok(Self::new(String::new(), members.0, known)),
+            Err(error) if error.is_data() => {
+                Err(Problem::new(Kind::InvalidRequest, format!("The body must be a JSON object: {error}.")))
+            }
+            Err(error) => Err(Problem::not_json(&error)),
+        }
+    }
+
+    /// Takes a value inside a body, at `place`, which must be an object.
+    pub(super) fn of_value(value: &'a RawValue, place: &str, known: &[&str]) -> Result<Self, FieldError> {
+        match serde_json::from_str::<Members<'a>>(value.get()) {
+            Ok(members) => Ok(Self::new(format!("{place}."), members.0, known)),
+            Err(_) => Err(FieldError::new(place, "must be an object")),
+        }
+    }
+
+    fn new(place: String, members: Vec<(String, &'a RawValue)>, known: &[&str]) -> Self {
+        let mut fields = Self { place, members: Vec::new(), errors: Vec::new() };
+        for (name, value) in members {
+            if !known.contains(&name.as_str()) {
+                fields.fail(&name, &format!("is not known here; known are {}", known.join(", ")));
+            } else if fields.has(&name) {
+                fields.fail(&name, "is given more than once");
+            } else {
+                fields.members.push((name, value));
+            }
+        }
+        fields
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.members.iter().any(|(known, _)| known == name)
+    }
+
+    /// Notes that something is wrong with a field.
+    pub(super) fn fail(&mut self, name: &str, detail: &str) {
+        self.errors.push(FieldError::new(&format!("{}{name}", self.place), detail));
+    }
+
+    /// The value of a field, as it was written.
+    pub(super) fn raw(&self, name: &str) -> Option<&'a RawValue> {
+        self.members.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+
+    /// Notes which of these fields are missing.
+    pub(super) fn require(&mut self, names: &[&str]) {
+        for name in names {
+            if !self.has(name) {
+                self.fail(name, "is missing");
+            }
+        }
+    }
+
+    /// The value of a field as a `T`; `expected` says what that is.
+    pub(super) fn get<T: Deserialize<'a>>(&mut self, name: &str, expected: &str) -> Option<T> {
+        let value = serde_json::from_str(self.raw(name)?.get());
+        if value.is_err() {
+            self.fail(name, &format!("must be {expected}"));
+        }
+        value.ok()
+    }
+
+    /// The value of a text field, as what `parse` makes of it.
+    pub(super) fn parse<T, E: fmt::Display>(
+        &mut self,
+        name: &str,
+        parse: impl FnOnce(String) -> Result<T, E>,
+    ) -> Option<T> {
+        let text: String = self.get(name, "a string")?;
+        parse(text).map_err(|error| self.fail(name, &error.to_string())).ok()
+    }
+
+    /// The value of a field that is a point in time, to the millisecond.
+    pub(super) fn time(&mut self, name: &str) -> Option<Timestamp> {
+        let text = json::text_or_number(self.raw(name)?);
+        let at = text.as_deref().and_then(timestamp::parse);
+        if at.is_none() {
+            self.fail(name, "must be a time such as \"2026-11-30T09:15:00.000Z\", or a whole number of epoch seconds or milliseconds");
+        }
+        Timestamp::from_millisecond(at?.as_millisecond()).ok()
+    }
+
+    /// What is wrong, so far.
+    pub(super) fn errors(&self) -> &[FieldError] {
+        &self.errors
+    }
+
+    /// What is wrong.
+    pub(super) fn into_errors(self) -> Vec<FieldError> {
+        self.errors
+    }
+}
+
+/// An object's members in their order, repeated ones included.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}

@@ -1,0 +1,64 @@
+//! `/v1/organizations/{organization}/inbox`: what was received, and what became of it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use hikyaku_core::ids::OrganizationId;
+
+use super::State;
+use super::page::{Cursor, Page};
+use super::problem::Problem;
+use super::request::{InPath, Query};
+use super::view::{RowDetail, RowItem};
+use crate::store::{InboxQuery, InboxRowDetail, RowPosition, RowState};
+
+/// `GET …/inbox?source&state&key&limit&cursor`, newest first.
+pub(super) async fn list(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    query: Query,
+) -> Result<Json<Page<RowItem>>, Problem> {
+    let query = query.only(&["source", "state", "key", "limit", "cursor"])?;
+    let limit = query.limit()?;
+    let states = RowState::ALL.map(RowState::as_str).join(", ");
+    let rows = state.store.inbox(InboxQuery {
+        organization: path.organization()?,
+        source: query.text("source").map(str::to_owned),
+        state: query.parse("state", &format!("one of {states}"), RowState::parse)?,
+        key: query.text("key").map(str::to_owned),
+        before: query.cursor(RowPosition::decode)?,
+        limit: limit + 1,
+    });
+    Ok(Json(Page::new(rows.await?, limit, |row| row.position.encode(), |row| RowItem::of(&row))))
+}
+
+/// `GET …/inbox/{source}/{delivery}`: the row, its body and its effects.
+pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<RowDetail>, Problem> {
+    let detail = find(&state, &path).await?;
+    Ok(Json(RowDetail::of(&detail, state.clock.as_ref())))
+}
+
+/// `GET …/inbox/{source}/{delivery}/body`: the bytes as they came.
+pub(super) async fn body(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Response, Problem> {
+    let detail = find(&state, &path).await?;
+    // Somebody else wrote these bytes: no browser may take them for a page of ours (S20).
+    let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    Ok((headers, detail.body).into_response())
+}
+
+async fn find(state: &State, path: &InPath) -> Result<InboxRowDetail, Problem> {
+    let organization = path.organization()?;
+    let (source, delivery) = (path.text("source"), path.text("delivery"));
+    let found = state.store.inbox_row(&organization, provider(state, &organization, source), delivery).await?;
+    found.ok_or_else(|| Problem::not_found(&format!("delivery from {source:?} with the id"), delivery, &organization))
+}
+
+/// The provider behind a source of this organization (S17). A name that is no source is taken as a provider's, so that
+/// what a source brought can still be read when it is gone from the configuration.
+fn provider<'a>(state: &'a State, organization: &OrganizationId, name: &'a str) -> &'a str {
+    let source = state.sources.iter().find(|source| source.name == name && source.organization == *organization);
+    source.map_or(name, |source| &source.provider)
+}

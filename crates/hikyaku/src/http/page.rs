@@ -1,0 +1,98 @@
+//! Lists that are read page by page, and the cursors between the pages.
+
+use data_encoding::BASE64URL_NOPAD;
+use hikyaku_core::ids::EventId;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::store::{LogPosition, RowPosition};
+
+/// One page of a list, newest first.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Page<T> {
+    /// The page's rows.
+    items: Vec<T>,
+    /// Given back as `cursor` it brings the next page; `null` on the last.
+    next_cursor: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// Makes a page of at most `limit` rows from `rows`, of which there is one more if another page follows.
+    pub(super) fn new<R>(mut rows: Vec<R>, limit: u32, cursor: impl Fn(&R) -> String, item: impl Fn(R) -> T) -> Self {
+        let limit = limit as usize;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next_cursor = rows.last().filter(|_| more).map(cursor);
+        Self { items: rows.into_iter().map(item).collect(), next_cursor }
+    }
+}
+
+/// A place in a list, as a text that callers hand back and do not look into.
+pub(super) trait Cursor: Sized {
+    fn encode(&self) -> String;
+    /// `None` for a text that [`Cursor::encode`] has not made.
+    fn decode(text: &str) -> Option<Self>;
+}
+
+impl Cursor for LogPosition {
+    fn encode(&self) -> String {
+        seal(&format!("{}:{}:{}", self.started_at.as_millisecond(), self.number, self.event))
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let text = open(text)?;
+        let mut parts = text.splitn(3, ':');
+        let started_at = Timestamp::from_millisecond(parts.next()?.parse().ok()?).ok()?;
+        let number = parts.next()?.parse().ok()?;
+        Some(Self { started_at, number, event: EventId::parse(parts.next()?).ok()? })
+    }
+}
+
+impl Cursor for RowPosition {
+    fn encode(&self) -> String {
+        seal(&self.0.to_string())
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        open(text)?.parse().ok().map(Self)
+    }
+}
+
+fn seal(text: &str) -> String {
+    BASE64URL_NOPAD.encode(text.as_bytes())
+}
+
+fn open(text: &str) -> Option<String> {
+    String::from_utf8(BASE64URL_NOPAD.decode(text.as_bytes()).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_comes_back_as_it_was_and_nothing_else_is_one() {
+        let position = LogPosition {
+            started_at: Timestamp::from_millisecond(1_796_030_100_250).unwrap(),
+            event: EventId::parse("t1|2026-13:|9/%").unwrap(),
+            number: 4,
+        };
+        assert_eq!(LogPosition::decode(&position.encode()), Some(position));
+        assert_eq!(RowPosition::decode(&RowPosition(-7).encode()), Some(RowPosition(-7)));
+        for bad in ["", "x", "%%%", "////", &seal("1:2"), &seal("1:x:e"), &seal("99999999999999999:1:e"), &seal("1:1:")]
+        {
+            assert_eq!(LogPosition::decode(bad), None, "{bad}");
+            assert_eq!(RowPosition::decode(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_last_page_has_no_cursor() {
+        let page = |rows: Vec<i32>| Page::new(rows, 2, i32::to_string, |row| row);
+        let full = page(vec![3, 2, 1]);
+        assert_eq!((full.items, full.next_cursor.as_deref()), (vec![3, 2], Some("2")));
+        assert_eq!(page(vec![3, 2]).next_cursor, None);
+        assert_eq!(page(vec![]).next_cursor, None);
+    }
+}

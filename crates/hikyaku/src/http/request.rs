@@ -1,0 +1,122 @@
+//! What a handler takes from a request's head: the ids in its path and the parameters of its query.
+
+use std::convert::Infallible;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
+use url::form_urlencoded;
+
+use super::problem::{FieldError, Kind, Problem};
+
+/// Rows of a page where the query does not say.
+const DEFAULT_PAGE_ROWS: u32 = 50;
+/// Most rows of a page.
+const MAX_PAGE_ROWS: u32 = 200;
+
+/// The named parts of a path, percent-decoded: an id with a `/` arrives whole when it was sent as `%2F`.
+pub(super) struct InPath(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for InPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|error| Problem::new(Kind::InvalidPath, format!("{}.", error.body_text())))?;
+        Ok(Self(params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
+    }
+}
+
+impl InPath {
+    /// The part with this name, as the router calls it; empty if the route has none.
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// Whose things the request is about.
+    pub(super) fn organization(&self) -> Result<OrganizationId, Problem> {
+        let name = self.text("organization");
+        OrganizationId::parse(name)
+            .map_err(|error| Problem::new(Kind::InvalidPath, format!("The organization {name:?} {error}.")))
+    }
+
+    /// The webhook's id. A text that cannot be one names no webhook.
+    pub(super) fn webhook(&self, organization: &OrganizationId) -> Result<WebhookId, Problem> {
+        let id = self.text("webhook");
+        WebhookId::parse(id).map_err(|_| Problem::not_found("webhook", id, organization))
+    }
+
+    /// The event's id. A text that cannot be one names no event.
+    pub(super) fn event(&self, organization: &OrganizationId) -> Result<EventId, Problem> {
+        let id = self.text("event");
+        EventId::parse(id).map_err(|_| Problem::not_found("event", id, organization))
+    }
+}
+
+/// The parameters of a query string, decoded. As in forms, `+` stands for a space.
+pub(super) struct Query {
+    parameters: Vec<(String, String)>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Query {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let query = parts.uri.query().unwrap_or_default();
+        Ok(Self { parameters: form_urlencoded::parse(query.as_bytes()).into_owned().collect() })
+    }
+}
+
+impl Query {
+    /// Refuses parameters that are not among `known`, are given twice, or are no UTF-8: a misspelt filter that is
+    /// passed over would show the wrong rows.
+    pub(super) fn only(self, known: &[&str]) -> Result<Self, Problem> {
+        let mut errors = Vec::new();
+        for (at, (name, value)) in self.parameters.iter().enumerate() {
+            let earlier = &self.parameters[..at];
+            if !known.contains(&name.as_str()) {
+                errors.push(FieldError::new(name, &format!("is not known here; known are {}", known.join(", "))));
+            } else if earlier.iter().any(|(other, _)| other == name) {
+                errors.push(FieldError::new(name, "is given more than once"));
+            } else if value.contains(char::REPLACEMENT_CHARACTER) {
+                errors.push(FieldError::new(name, "is not UTF-8"));
+            }
+        }
+        if errors.is_empty() { Ok(self) } else { Err(Problem::of_fields(Kind::InvalidQuery, errors)) }
+    }
+
+    /// The parameter with this name.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The parameter with this name, as what `parse` makes of it; `expected` says what that is.
+    pub(super) fn parse<T>(
+        &self,
+        name: &str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Problem> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        match parse(text) {
+            Some(value) => Ok(Some(value)),
+            None => {
+                let error = FieldError::new(name, &format!("must be {expected}, not {text:?}"));
+                Err(Problem::of_fields(Kind::InvalidQuery, vec![error]))
+            }
+        }
+    }
+
+    /// `limit`: how many rows a page has.
+    pub(super) fn limit(&self) -> Result<u32, Problem> {
+        let in_range = |text: &str| text.parse().ok().filter(|limit| (1..=MAX_PAGE_ROWS).contains(limit));
+        let limit = self.parse("limit", &format!("a whole number from 1 to {MAX_PAGE_ROWS}"), in_range)?;
+        Ok(limit.unwrap_or(DEFAULT_PAGE_ROWS))
+    }
+
+    /// `cursor`: where the page begins.
+    pub(super) fn cursor<T>(&self, decode: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Problem> {
+        self.parse("cursor", "the nextCursor of an earlier page of this list", decode)
+    }
+}

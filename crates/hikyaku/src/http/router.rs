@@ -1,0 +1,125 @@
+//! All routes: the table of contents of this side.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+
+use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
+use super::{State, auth, events, health, inbox, log, receive, webhooks};
+
+/// The whole HTTP side, to be served on any listener.
+pub fn router(state: State) -> Router {
+    health::describe();
+    let guarded = Router::new()
+        .route("/v1/organizations/{organization}/webhooks", get(webhooks::list).post(webhooks::create))
+        .route(
+            "/v1/organizations/{organization}/webhooks/{webhook}",
+            get(webhooks::read).patch(webhooks::change).delete(webhooks::remove),
+        )
+        .route("/v1/organizations/{organization}/webhooks/{webhook}/log", get(log::list))
+        .route("/v1/organizations/{organization}/events", post(events::publish))
+        .route("/v1/organizations/{organization}/events/batch", post(events::publish_batch))
+        .route("/v1/organizations/{organization}/events/{event}", get(events::read))
+        .route("/v1/organizations/{organization}/inbox", get(inbox::list))
+        .route("/v1/organizations/{organization}/inbox/{source}/{delivery}", get(inbox::read))
+        .route("/v1/organizations/{organization}/inbox/{source}/{delivery}/body", get(inbox::body))
+        .route("/metrics", get(health::metrics));
+    let guarded = match &state.token {
+        Some(token) => guarded.route_layer(from_fn_with_state(auth::Guard::new(token), auth::require_token)),
+        None => guarded,
+    };
+    let open = Router::new()
+        .route("/in/{source}", post(receive::receive))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready));
+    guarded
+        .merge(open)
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn(answer_panics))
+        .layer(from_fn(end_connection_after_chunks))
+        .with_state(Arc::new(state))
+}
+
+/// Turns a defect of ours into a 500, so that one request cannot take its connection's other requests with it.
+async fn answer_panics(request: Request, next: Next) -> Response {
+    let mut answer = pin!(next.run(request));
+    poll_fn(|context| {
+        // The future is not polled again after a panic, and what it shared stays behind locks that say so.
+        match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context))) {
+            Ok(poll) => poll,
+            Err(panic) => Poll::Ready(of_panic(panic.as_ref())),
+        }
+    })
+    .await
+}
+
+/// Ends the connection after a request that came in chunks (S23).
+///
+/// A request may say its length twice, as Transfer-Encoding and as Content-Length; hyper takes the first and hides the
+/// second. A proxy before us may have taken the second, and what it thinks is the body's end would be read here as a
+/// request of its own. On a connection that ends, nothing is.
+async fn end_connection_after_chunks(request: Request, next: Next) -> Response {
+    let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
+    let mut response = next.run(request).await;
+    if is_chunked {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+fn of_panic(panic: &(dyn Any + Send)) -> Response {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(panic = text.unwrap_or("of unknown kind"), "a request handler panicked");
+    let detail = "This is a defect of the server; the operator finds the reason in the log. The change may be stored.";
+    Problem::new(Kind::Internal, detail).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_document_and_the_connection_lives_on() {
+        async fn broken() -> Response {
+            panic!("on purpose")
+        }
+        let app = Router::new().route("/", get(broken)).layer(from_fn(answer_panics));
+        let base = crate::http::tests::serve(app).await;
+        let client = reqwest::Client::new();
+        for _ in 0..2 {
+            let answer = client.get(&base).send().await.unwrap();
+            assert_eq!(answer.status(), 500);
+            assert_eq!(answer.headers()["content-type"], "application/problem+json");
+        }
+    }
+
+    /// S23: what hides behind an ambiguous length is never read as a request.
+    #[tokio::test]
+    async fn s23_a_request_with_two_lengths_is_the_last_of_its_connection() {
+        let app = Router::new().route("/", post(|| async { "one" })).layer(from_fn(end_connection_after_chunks));
+        let base = crate::http::tests::serve(app).await;
+        let mut stream = TcpStream::connect(base.trim_start_matches("http://")).await.unwrap();
+        let hidden = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+        let lengths = format!("content-length: {}\r\ntransfer-encoding: chunked", hidden.len() + 5);
+        let request = format!("POST / HTTP/1.1\r\nhost: x\r\n{lengths}\r\n\r\n0\r\n\r\n{hidden}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).await.unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{answers}");
+    }
+}

@@ -1,0 +1,188 @@
+//! The API over a real socket, on the memory store, with nobody at the other end of the deliveries.
+
+mod edges;
+mod events;
+mod inbox;
+mod log;
+mod webhooks;
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::Router;
+use hikyaku_core::address::TargetPolicy;
+use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::signature::Secret;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use reqwest::{Body, Method, RequestBuilder, StatusCode};
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use super::{Settings, State, router};
+use crate::clock::{SharedClock, SystemClock};
+use crate::inbox::{Inbox, Settings as InboxSettings, Source};
+use crate::outbound::{Client, Request, Resolve, ResolveError, Response, Transport};
+use crate::sender::{Sender, Settings as SenderSettings};
+use crate::store::memory::MemoryStore;
+use crate::store::{Committer, SharedStore};
+
+/// The organization of most tests.
+const ACME: &str = "/v1/organizations/acme";
+/// The secret of the sources.
+const SOURCE_SECRET: &str = "a-secret-of-the-test-sources";
+/// Largest body of the test inbox, in bytes.
+const MAX_RECEIVED_BYTES: usize = 10_000;
+/// Largest event of the test API, in bytes.
+const MAX_EVENT_BYTES: usize = 50_000;
+
+/// Serves a router on a free loopback port until the test ends, and says where.
+pub(super) async fn serve(app: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    base
+}
+
+/// A running API.
+struct Api {
+    base: String,
+    client: reqwest::Client,
+    store: Arc<MemoryStore>,
+}
+
+/// What it answered.
+#[derive(Debug)]
+struct Answer {
+    status: StatusCode,
+    headers: reqwest::header::HeaderMap,
+    text: String,
+}
+
+/// Attempts that never end.
+struct Nobody;
+
+#[async_trait]
+impl Transport for Nobody {
+    async fn post(&self, _: Request) -> Response {
+        pending().await
+    }
+}
+
+/// Knows two names.
+struct Names;
+
+#[async_trait]
+impl Resolve for Names {
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+        match name {
+            "public.example" => Ok(vec![[8, 8, 8, 8].into()]),
+            "private.example" => Ok(vec![[8, 8, 8, 8].into(), [10, 0, 0, 1].into()]),
+            _ => pending().await,
+        }
+    }
+}
+
+fn source(name: &str, provider: &str, organization: &str) -> Source {
+    Source {
+        name: name.to_owned(),
+        provider: provider.to_owned(),
+        organization: OrganizationId::parse(organization).unwrap(),
+        secrets: vec![Secret::new(SOURCE_SECRET)],
+    }
+}
+
+impl Api {
+    async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    async fn start_with(token: Option<&str>) -> Self {
+        let memory = Arc::new(MemoryStore::new());
+        let store: SharedStore = memory.clone();
+        let clock: SharedClock = Arc::new(SystemClock::start());
+        let committer = Committer::start(store.clone());
+        let targets = TargetPolicy { allow: vec!["127.0.0.0/8".parse().unwrap()], allow_http: true };
+        let sources = vec![source("shop", "receiptroller", "acme"), source("till", "receiptroller", "acme")];
+        let settings = InboxSettings { max_body_bytes: MAX_RECEIVED_BYTES, ..Default::default() };
+        let (s, c) = (store.clone(), committer.clone());
+        let inbox =
+            Inbox::new(s, c, clock.clone(), "test".into(), settings, sources.clone(), Vec::new(), HashMap::new());
+        let (transport, settings) = (Arc::new(Nobody), SenderSettings::default());
+        let state = State {
+            sender: Sender::new(store.clone(), committer, clock.clone(), transport, "test".into(), settings),
+            client: Arc::new(Client::new(targets, Arc::new(Names), clock.clone(), &[]).unwrap()),
+            metrics: PrometheusBuilder::new().build_recorder().handle(),
+            token: token.map(Secret::new),
+            settings: Settings { max_event_bytes: MAX_EVENT_BYTES },
+            clock,
+            store,
+            inbox,
+            sources,
+        };
+        Self { base: serve(router(state)).await, client: reqwest::Client::new(), store: memory }
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.base))
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        Answer::of(self.request(Method::GET, path)).await
+    }
+
+    async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
+        Answer::of(self.request(Method::POST, path).body(body)).await
+    }
+
+    async fn patch(&self, path: &str, body: &str) -> Answer {
+        Answer::of(self.request(Method::PATCH, path).body(body.to_owned())).await
+    }
+
+    async fn delete(&self, path: &str) -> Answer {
+        Answer::of(self.request(Method::DELETE, path)).await
+    }
+
+    /// Registers a webhook for every event and gives its id.
+    async fn webhook(&self) -> String {
+        let answer = self.post(&format!("{ACME}/webhooks"), r#"{"url":"http://127.0.0.1:9/hook"}"#).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        answer.json()["id"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Answer {
+    async fn of(request: RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        Self { status, headers, text: response.text().await.unwrap() }
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// Checks that it is a problem document of this status and type whose text holds every one of `parts`.
+    #[track_caller]
+    fn is_problem(&self, status: u16, kind: &str, parts: &[&str]) {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.headers["content-type"], "application/problem+json", "{self:?}");
+        let problem = self.json();
+        assert_eq!(problem["type"], format!("/problems/{kind}"), "{self:?}");
+        assert_eq!(problem["status"], status);
+        assert!(problem["title"].is_string());
+        let detail = problem["detail"].as_str().unwrap();
+        for part in parts {
+            assert!(detail.contains(part), "{part:?} is not in {detail:?}");
+        }
+    }
+
+    /// The fields that the problem names.
+    #[track_caller]
+    fn fields(&self) -> Vec<String> {
+        let errors = self.json()["errors"].as_array().cloned().unwrap_or_default();
+        errors.iter().map(|error| error["field"].as_str().unwrap().to_owned()).collect()
+    }
+}

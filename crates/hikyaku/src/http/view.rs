@@ -1,0 +1,309 @@
+//! What the API shows: the shapes of its answers, and nothing that decides.
+
+use data_encoding::BASE64;
+use hikyaku_core::delivery::{DeliveryState, Outcome};
+use hikyaku_core::event::EventPattern;
+use hikyaku_core::json;
+use hikyaku_core::timestamp;
+use hikyaku_core::webhook::{OffReason, Webhook};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::clock::Clock;
+use crate::store::{
+    AttemptRecord, DeliveryView, EffectView, EventView, InboxRowDetail, InboxRowView, LogEntry, PublishedEvent,
+};
+
+/// A list that has one page only.
+#[derive(Debug, Serialize)]
+pub(super) struct Items<T> {
+    pub(super) items: Vec<T>,
+}
+
+/// A webhook, without its secret.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WebhookView {
+    id: String,
+    url: String,
+    events: Vec<EventPattern>,
+    description: String,
+    active: bool,
+    created_at: String,
+    /// Since when it is off; only while it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    off_since: Option<String>,
+    /// `paused` by somebody, or `exhausted` (R10); only while it is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    off_reason: Option<&'static str>,
+    /// The event whose attempts were all used up; only with `exhausted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    off_event: Option<String>,
+}
+
+impl WebhookView {
+    pub(super) fn of(webhook: &Webhook) -> Self {
+        let (off_reason, off_event) = match webhook.off.as_ref().map(|off| &off.reason) {
+            None => (None, None),
+            Some(OffReason::Paused) => (Some("paused"), None),
+            Some(OffReason::Exhausted(event)) => (Some("exhausted"), Some(event.to_string())),
+        };
+        Self {
+            id: webhook.id.to_string(),
+            url: webhook.url.as_str().to_owned(),
+            events: webhook.events.clone(),
+            description: webhook.description.clone(),
+            active: webhook.off.is_none(),
+            created_at: timestamp::format(webhook.created_at),
+            off_since: webhook.off.as_ref().map(|off| timestamp::format(off.since)),
+            off_reason,
+            off_event,
+        }
+    }
+}
+
+/// A new webhook, with the secret that is shown this once (S15).
+#[derive(Serialize)]
+pub(super) struct CreatedWebhook {
+    #[serde(flatten)]
+    webhook: WebhookView,
+    secret: String,
+}
+
+impl CreatedWebhook {
+    pub(super) fn of(webhook: &Webhook) -> Self {
+        Self { webhook: WebhookView::of(webhook), secret: webhook.secret.reveal().to_owned() }
+    }
+}
+
+/// The answer to a publish.
+#[derive(Debug, Serialize)]
+pub(super) struct Published {
+    id: String,
+    r#type: String,
+    timestamp: String,
+    /// To how many webhooks it goes.
+    deliveries: u32,
+}
+
+impl Published {
+    pub(super) fn of(event: &PublishedEvent) -> Self {
+        Self {
+            id: event.id.to_string(),
+            r#type: event.event_type.to_string(),
+            timestamp: timestamp::format(event.timestamp),
+            deliveries: event.deliveries,
+        }
+    }
+}
+
+/// The answer to a batch, in its order.
+#[derive(Debug, Serialize)]
+pub(super) struct Events {
+    pub(super) events: Vec<Published>,
+}
+
+/// An event as it stands.
+#[derive(Debug, Serialize)]
+pub(super) struct EventJson<'a> {
+    id: &'a str,
+    r#type: &'a str,
+    timestamp: String,
+    /// As it was published, to the byte.
+    data: Option<&'a RawValue>,
+    deliveries: Vec<DeliveryJson<'a>>,
+}
+
+impl<'a> EventJson<'a> {
+    pub(super) fn of(event: &'a EventView, clock: &dyn Clock) -> Self {
+        Self {
+            id: event.id.as_str(),
+            r#type: event.event_type.as_str(),
+            timestamp: timestamp::format(event.timestamp),
+            data: json::pointer(&event.body, "/data"),
+            deliveries: event.deliveries.iter().map(|delivery| DeliveryJson::of(delivery, clock)).collect(),
+        }
+    }
+}
+
+/// A delivery as it stands.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeliveryJson<'a> {
+    webhook_id: &'a str,
+    state: DeliveryState,
+    /// Whether an attempt is under way.
+    in_flight: bool,
+    /// When the next attempt is due; `null` where none is, or one is under way.
+    next_attempt_at: Option<String>,
+    /// Why it was cancelled.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    /// The attempts that ended, in their order.
+    attempts: Vec<AttemptJson>,
+}
+
+impl<'a> DeliveryJson<'a> {
+    fn of(delivery: &'a DeliveryView, clock: &dyn Clock) -> Self {
+        Self {
+            webhook_id: delivery.webhook.as_str(),
+            state: delivery.state,
+            in_flight: delivery.in_flight,
+            next_attempt_at: delivery.next_attempt_at.map(|due| on_the_wall(due, clock)),
+            reason: &delivery.reason,
+            attempts: delivery.attempts.iter().map(AttemptJson::of).collect(),
+        }
+    }
+}
+
+/// An attempt.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AttemptJson {
+    /// Its number, from 1.
+    attempt: u32,
+    /// 0 where no status came (R6).
+    http_status: u16,
+    /// For people; `null` after an answer.
+    error: Option<String>,
+    /// For programs, with `error`: `timeout`, `dns`, `connect`, `tls`, `reset`, `protocol`, `targetRefused`, `local`
+    /// or `interrupted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_kind: Option<&'static str>,
+    started_at: String,
+    duration_ms: u64,
+    /// The response's first bytes; what is not UTF-8 in them is shown as U+FFFD.
+    response_body: String,
+}
+
+impl AttemptJson {
+    fn of(attempt: &AttemptRecord) -> Self {
+        let error_kind = match attempt.outcome {
+            Outcome::Answered(_) => None,
+            Outcome::Failed(kind) => Some(kind.as_str()),
+        };
+        let error = if attempt.error.is_empty() { error_kind } else { Some(attempt.error.as_str()) };
+        Self {
+            attempt: attempt.number,
+            http_status: attempt.outcome.http_status(),
+            error: error.map(str::to_owned),
+            error_kind,
+            started_at: timestamp::format(attempt.started_at),
+            duration_ms: u64::try_from(attempt.duration.as_millis()).unwrap_or(u64::MAX),
+            response_body: String::from_utf8_lossy(&attempt.response_body).into_owned(),
+        }
+    }
+}
+
+/// A line of a webhook's log.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LogItem {
+    /// The event's id, which is the delivery's for the receiver (R21).
+    delivery_id: String,
+    event_type: String,
+    #[serde(flatten)]
+    attempt: AttemptJson,
+}
+
+impl LogItem {
+    pub(super) fn of(entry: &LogEntry) -> Self {
+        Self {
+            delivery_id: entry.event.to_string(),
+            event_type: entry.event_type.to_string(),
+            attempt: AttemptJson::of(&entry.attempt),
+        }
+    }
+}
+
+/// An inbox row in a list.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RowItem {
+    source: String,
+    provider: String,
+    delivery_id: String,
+    /// Empty where it is not known.
+    event_type: String,
+    /// The business key; empty where it is not known.
+    key: String,
+    timestamp: String,
+    received_at: String,
+    state: &'static str,
+    /// Why it is parked.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+}
+
+impl RowItem {
+    pub(super) fn of(row: &InboxRowView) -> Self {
+        Self {
+            source: row.source.clone(),
+            provider: row.provider.clone(),
+            delivery_id: row.delivery.clone(),
+            event_type: row.event_type.clone(),
+            key: row.key.clone(),
+            timestamp: timestamp::format(row.timestamp),
+            received_at: timestamp::format(row.received_at),
+            state: row.state.as_str(),
+            reason: row.reason.clone(),
+        }
+    }
+}
+
+/// An inbox row in full.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RowDetail {
+    #[serde(flatten)]
+    row: RowItem,
+    /// The body as text, or in base64 where it is no UTF-8; its bytes are at `…/body`.
+    body: String,
+    /// `utf-8` or `base64`.
+    body_encoding: &'static str,
+    effects: Vec<EffectJson>,
+}
+
+impl RowDetail {
+    pub(super) fn of(detail: &InboxRowDetail, clock: &dyn Clock) -> Self {
+        let (body, body_encoding) = match str::from_utf8(&detail.body) {
+            Ok(text) => (text.to_owned(), "utf-8"),
+            Err(_) => (BASE64.encode(&detail.body), "base64"),
+        };
+        let effects = detail.effects.iter().map(|effect| EffectJson::of(effect, clock)).collect();
+        Self { row: RowItem::of(&detail.row), body, body_encoding, effects }
+    }
+}
+
+/// How a row stands with one route.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EffectJson {
+    route: String,
+    state: &'static str,
+    failures: u32,
+    next_attempt_at: Option<String>,
+    ended_at: Option<String>,
+    /// The last error, or what the destination did.
+    detail: String,
+}
+
+impl EffectJson {
+    fn of(effect: &EffectView, clock: &dyn Clock) -> Self {
+        Self {
+            route: effect.route.clone(),
+            state: effect.state.as_str(),
+            failures: effect.failures,
+            next_attempt_at: effect.next_attempt_at.map(|due| on_the_wall(due, clock)),
+            ended_at: effect.ended_at.map(timestamp::format),
+            detail: effect.detail.clone(),
+        }
+    }
+}
+
+/// A due time of the schedule clock, as people read it: as far from the wall clock's now as it is from the schedule's.
+fn on_the_wall(due: Timestamp, clock: &dyn Clock) -> String {
+    let wait = due.duration_since(clock.schedule());
+    timestamp::format(clock.now().checked_add(wait).unwrap_or(Timestamp::MAX))
+}

@@ -1,0 +1,170 @@
+//! `/v1/organizations/{organization}/webhooks`: the registered endpoints.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State as Shared};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hikyaku_core::event::EventPattern;
+use hikyaku_core::ids::WebhookId;
+use hikyaku_core::signature::{MAX_SECRET_BYTES, MIN_SECRET_BYTES, Secret};
+use hikyaku_core::webhook::{MAX_DESCRIPTION_BYTES, MAX_EVENT_PATTERNS, Off, OffReason, Webhook, WebhookUrl};
+
+use super::State;
+use super::body::read_json;
+use super::fields::Fields;
+use super::problem::{Kind, Problem};
+use super::request::{InPath, Query};
+use super::view::{CreatedWebhook, Items, WebhookView};
+use crate::clock;
+use crate::store::WebhookChange;
+
+/// Largest body that describes a webhook, in bytes.
+const MAX_WEBHOOK_BYTES: usize = 64 * 1024;
+
+/// `POST`: `{url, events?, description?, secret?, active?}` gives 201, the webhook, and its secret, which is shown this
+/// once.
+pub(super) async fn create(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    request: Request,
+) -> Result<Response, Problem> {
+    let organization = path.organization()?;
+    let body = read_json(request, MAX_WEBHOOK_BYTES).await?;
+    let mut fields = Fields::of_body(&body, &["url", "events", "description", "secret", "active"])?;
+    fields.require(&["url"]);
+    let secret = fields.parse("secret", check_secret);
+    let change = read_change(fields)?;
+    let url = usable_url(&state, change.url.as_deref().unwrap_or_default()).await?;
+    let now = state.clock.now();
+    let webhook = Webhook {
+        id: WebhookId::generate(now, clock::random()),
+        url,
+        events: change.events.unwrap_or_else(|| vec![EventPattern::All]),
+        description: change.description.unwrap_or_default(),
+        secret: secret.unwrap_or_else(|| Secret::generate(clock::random())),
+        off: (change.active == Some(false)).then_some(Off { since: now, reason: OffReason::Paused }),
+        created_at: now,
+        organization,
+    };
+    state.store.create_webhook(webhook.clone()).await?;
+    let location = format!("/v1/organizations/{}/webhooks/{}", webhook.organization, webhook.id);
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(CreatedWebhook::of(&webhook))).into_response())
+}
+
+/// `GET`: all of the organization's, oldest first.
+pub(super) async fn list(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    query: Query,
+) -> Result<Json<Items<WebhookView>>, Problem> {
+    query.only(&[])?;
+    let webhooks = state.store.webhooks(&path.organization()?).await?;
+    Ok(Json(Items { items: webhooks.iter().map(|webhook| WebhookView::of(webhook)).collect() }))
+}
+
+/// `GET …/{webhook}`.
+pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<WebhookView>, Problem> {
+    let organization = path.organization()?;
+    let id = path.webhook(&organization)?;
+    let webhooks = state.store.webhooks(&organization).await?;
+    let found = webhooks.iter().find(|webhook| webhook.id == id);
+    found.map(|webhook| Json(WebhookView::of(webhook))).ok_or_else(|| not_found(&path, &organization))
+}
+
+/// `PATCH …/{webhook}`: `{url?, events?, description?, active?}`; what is not given stays. Retries that wait go to the
+/// new URL; switching off does not stop them (R14).
+pub(super) async fn change(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    request: Request,
+) -> Result<Json<WebhookView>, Problem> {
+    let organization = path.organization()?;
+    let id = path.webhook(&organization)?;
+    let body = read_json(request, MAX_WEBHOOK_BYTES).await?;
+    let given = read_change(Fields::of_body(&body, &["url", "events", "description", "active"])?)?;
+    let url = match &given.url {
+        Some(text) => Some(usable_url(&state, text).await?),
+        None => None,
+    };
+    let change = WebhookChange { url, events: given.events, description: given.description, active: given.active };
+    let changed = state.store.update_webhook(&organization, &id, change, state.clock.now()).await?;
+    changed.map(|webhook| Json(WebhookView::of(&webhook))).ok_or_else(|| not_found(&path, &organization))
+}
+
+/// `DELETE …/{webhook}`: its waiting deliveries are cancelled; its log stays.
+pub(super) async fn remove(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<StatusCode, Problem> {
+    let organization = path.organization()?;
+    let id = path.webhook(&organization)?;
+    match state.store.delete_webhook(&organization, &id, state.clock.now()).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(not_found(&path, &organization)),
+    }
+}
+
+fn not_found(path: &InPath, organization: &hikyaku_core::ids::OrganizationId) -> Problem {
+    Problem::not_found("webhook", path.text("webhook"), organization)
+}
+
+/// The fields that creating and changing a webhook have in common.
+struct Given {
+    url: Option<String>,
+    events: Option<Vec<EventPattern>>,
+    description: Option<String>,
+    active: Option<bool>,
+}
+
+fn read_change(mut fields: Fields<'_>) -> Result<Given, Problem> {
+    let given = Given {
+        url: fields.get("url", "a string"),
+        events: read_patterns(&mut fields),
+        description: fields.parse("description", |text| match text.len() {
+            0..=MAX_DESCRIPTION_BYTES => Ok(text),
+            length => Err(format!("is {length} bytes long; at most {MAX_DESCRIPTION_BYTES} are allowed")),
+        }),
+        active: fields.get("active", "true or false"),
+    };
+    match fields.into_errors() {
+        errors if errors.is_empty() => Ok(given),
+        errors => Err(errors.into()),
+    }
+}
+
+fn read_patterns(fields: &mut Fields<'_>) -> Option<Vec<EventPattern>> {
+    let texts: Vec<String> = fields.get("events", "a list of strings such as [\"sale.created\", \"order.*\"]")?;
+    if !(1..=MAX_EVENT_PATTERNS).contains(&texts.len()) {
+        fields.fail("events", &format!("must have from 1 to {MAX_EVENT_PATTERNS} entries; [\"*\"] takes every event"));
+        return None;
+    }
+    let mut patterns = Vec::new();
+    for (at, text) in texts.into_iter().enumerate() {
+        match EventPattern::parse(text) {
+            Ok(pattern) => patterns.push(pattern),
+            Err(error) => fields.fail(&format!("events[{at}]"), &error.to_string()),
+        }
+    }
+    Some(patterns)
+}
+
+/// S15: a secret that somebody chose is long enough, and a text that can be copied from a screen.
+fn check_secret(text: String) -> Result<Secret, String> {
+    if !(MIN_SECRET_BYTES..=MAX_SECRET_BYTES).contains(&text.len()) {
+        return Err(format!(
+            "is {} bytes long; from {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} are allowed; without it one is made",
+            text.len()
+        ));
+    }
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("contains a space or control character".to_owned());
+    }
+    Ok(Secret::new(text))
+}
+
+/// S1-S7: refuses what could not be delivered to anyway. Every attempt judges the address anew (S4).
+async fn usable_url(state: &State, text: &str) -> Result<WebhookUrl, Problem> {
+    let unusable = |reason: &dyn std::fmt::Display| Problem::new(Kind::UnusableUrl, format!("The URL {reason}."));
+    let url = WebhookUrl::parse(text).map_err(|error| unusable(&error))?;
+    state.client.vet(url.as_url()).await.map_err(|refusal| unusable(&format!("cannot be used: {refusal}")))?;
+    Ok(url)
+}

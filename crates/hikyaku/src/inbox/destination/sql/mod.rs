@@ -1,0 +1,151 @@
+//! Keeps a table of a SQLite database equal to the newest events: one row per business key (C10), guarded by the
+//! version (C4, T3), each delivery once, all of it in one transaction (C8).
+
+mod table;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hikyaku_core::ordering::{Rank, Verdict, Version, judge};
+use rusqlite::types::Value;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, ffi, params};
+use tokio::sync::Mutex;
+
+use super::{Destination, Effect};
+use crate::clock::SharedClock;
+use crate::store::WorkRow;
+use table::Table;
+use value::{bound_as, key_text, stored_whole};
+
+/// A table with its bookkeeping, through one connection of our own.
+pub(super) struct SqlDestination {
+    connection: Arc<Mutex<Connection>>,
+    table: Arc<Table>,
+    clock: SharedClock,
+}
+
+impl SqlDestination {
+    /// Opens the database and checks that table and settings fit. The error says what does not, and what to do.
+    pub(super) fn open(
+        url: &str,
+        table: &str,
+        key: &str,
+        columns: &BTreeMap<String, String>,
+        create: bool,
+        clock: SharedClock,
+    ) -> Result<Self, String> {
+        let connection = table::connect(url, create)?;
+        let table = Table::open(&connection, table, key, columns, create)?;
+        Ok(Self { connection: Arc::new(Mutex::new(connection)), table: Arc::new(table), clock })
+    }
+}
+
+#[async_trait]
+impl Destination for SqlDestination {
+    async fn apply(&self, row: &WorkRow) -> Effect {
+        // One writer at a time is all that SQLite has; waiting here keeps the waiting off the blocking threads.
+        let mut connection = self.connection.clone().lock_owned().await;
+        let (table, row, at) = (self.table.clone(), row.clone(), self.clock.now().as_microsecond());
+        // If the caller gives up waiting, the transaction still ends, and the next try finds it done.
+        let work = tokio::task::spawn_blocking(move || apply(&mut connection, &table, &row, at));
+        work.await.unwrap_or_else(|_| Effect::Failed {
+            error: "the SQL destination panicked, which is a defect of this program".to_owned(),
+            retry_after: None,
+        })
+    }
+}
+
+fn apply(connection: &mut Connection, table: &Table, row: &WorkRow, at: i64) -> Effect {
+    apply_in_transaction(connection, table, row, at).unwrap_or_else(|error| effect_of(&error))
+}
+
+/// Whatever is not an `Ok(Done)` or `Ok(Stale)` leaves nothing behind.
+fn apply_in_transaction(
+    connection: &mut Connection,
+    table: &Table,
+    row: &WorkRow,
+    at: i64,
+) -> rusqlite::Result<Effect> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let first = transaction
+        .prepare_cached("INSERT INTO hikyaku_processed (table_name, source, delivery, processed_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")?
+        .execute(params![table.name, row.source, row.delivery, at])?;
+    if first == 0 {
+        return Ok(Effect::Done("it was written before".to_owned()));
+    }
+    let values: Vec<Value> =
+        table.columns.iter().map(|column| bound_as(column.affinity, &row.body, &column.pointer)).collect();
+    let Some(key) = key_text(&row.body, &table.columns[table.key].pointer) else {
+        return Ok(Effect::Refused(table.no_key()));
+    };
+    let effect = match judge(applied(&transaction, table, &key)?.as_ref(), &row.version) {
+        Verdict::Newer => {
+            if let Some(column) = upsert(&transaction, table, &values)? {
+                return Ok(Effect::Refused(table.not_whole(column)));
+            }
+            remember(&transaction, table, &key, &row.version)?;
+            Effect::Done("written".to_owned())
+        }
+        Verdict::Same => Effect::Done("it was written before".to_owned()),
+        Verdict::Stale => Effect::Stale("the table already has something newer of this key".to_owned()),
+    };
+    transaction.commit()?;
+    Ok(effect)
+}
+
+/// The newest version of a key that was written.
+fn applied(transaction: &Transaction, table: &Table, key: &str) -> rusqlite::Result<Option<Version>> {
+    transaction
+        .prepare_cached("SELECT micros, rank, event FROM hikyaku_versions WHERE table_name = ?1 AND key = ?2")?
+        .query_row([&table.name, key], |found| {
+            let rank: i64 = found.get(1)?;
+            let rank = Rank::from_number(rank).ok_or(rusqlite::Error::IntegralValueOutOfRange(1, rank))?;
+            Ok(Version { micros: found.get(0)?, rank, event: found.get(2)? })
+        })
+        .optional()
+}
+
+fn remember(transaction: &Transaction, table: &Table, key: &str, version: &Version) -> rusqlite::Result<()> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT INTO hikyaku_versions (table_name, key, micros, rank, event) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (table_name, key) DO UPDATE SET micros = ?3, rank = ?4, event = ?5",
+    )?;
+    statement.execute(params![table.name, key, version.micros, version.rank as i64, version.event])?;
+    Ok(())
+}
+
+/// Writes the row; gives back the position of a column in which SQLite did not keep the value whole.
+fn upsert(transaction: &Transaction, table: &Table, values: &[Value]) -> rusqlite::Result<Option<usize>> {
+    let mut statement = transaction.prepare_cached(&table.upsert)?;
+    statement.query_row(rusqlite::params_from_iter(values), |stored| {
+        for (position, value) in values.iter().enumerate() {
+            if !stored_whole(value, &stored.get(position)?) {
+                return Ok(Some(position));
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// What an error of SQLite means for a row: a value that the table will not have is refused; everything else may
+/// pass: a lock, a full disk, a table under change, a parent row that has not come yet (R19).
+fn effect_of(error: &rusqlite::Error) -> Effect {
+    let (code, extended) = match error.sqlite_error() {
+        Some(found) => (found.code, found.extended_code),
+        None => (ErrorCode::Unknown, 0),
+    };
+    let refused = match code {
+        ErrorCode::ConstraintViolation => extended != ffi::SQLITE_CONSTRAINT_FOREIGNKEY,
+        ErrorCode::TypeMismatch | ErrorCode::TooBig => true,
+        _ => false,
+    };
+    if refused {
+        Effect::Refused(format!("the table does not accept the row: {error}"))
+    } else {
+        Effect::Failed { error: format!("SQLite: {error}"), retry_after: None }
+    }
+}

@@ -1,0 +1,285 @@
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use hikyaku_core::ordering::Version;
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+use super::*;
+use crate::clock::SystemClock;
+
+/// A database of the user's, with the destination on it.
+struct Rig {
+    _folder: TempDir,
+    path: PathBuf,
+    destination: SqlDestination,
+}
+
+/// Columns and pointers.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+fn columns(pairs: Pairs<'_>) -> BTreeMap<String, String> {
+    pairs.iter().map(|(column, pointer)| ((*column).to_owned(), (*pointer).to_owned())).collect()
+}
+
+const SALES: Pairs<'_> = &[("id", "/data/id"), ("total", "/data/total")];
+
+fn open(
+    path: &std::path::Path,
+    table: &str,
+    key: &str,
+    pairs: Pairs<'_>,
+    create: bool,
+) -> Result<SqlDestination, String> {
+    let url = format!("sqlite:{}", path.display());
+    SqlDestination::open(&url, table, key, &columns(pairs), create, Arc::new(SystemClock::start()))
+}
+
+impl Rig {
+    /// With a schema of the user's; an empty one lets the destination create its table.
+    fn new(schema: &str, table: &str, pairs: Pairs<'_>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("books.db");
+        Connection::open(&path).unwrap().execute_batch(schema).unwrap();
+        let destination = open(&path, table, "id", pairs, schema.is_empty()).unwrap();
+        Self { _folder: folder, path, destination }
+    }
+
+    async fn apply(&self, delivery: &str, second: i64, data: &str) -> Effect {
+        self.destination.apply(&row(delivery, second, data)).await
+    }
+
+    /// What the user's own program sees, each value as SQL would write it.
+    fn seen(&self, query: &str) -> Vec<String> {
+        let connection = Connection::open(&self.path).unwrap();
+        let mut statement = connection.prepare(query).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    fn totals(&self) -> Vec<String> {
+        self.seen("SELECT id || '=' || quote(total) FROM sales ORDER BY id")
+    }
+}
+
+fn row(delivery: &str, second: i64, data: &str) -> WorkRow {
+    let at = Timestamp::from_second(second).unwrap();
+    WorkRow {
+        delivery: delivery.into(),
+        source: "shop".into(),
+        event_type: "sale.created".into(),
+        key: String::new(),
+        version: Version::new(at, "sale.created", delivery),
+        failures: 0,
+        received_at: at,
+        due_since: at,
+        body: Bytes::from(format!(r#"{{"data":{data}}}"#)),
+    }
+}
+
+fn is_failed(effect: &Effect) -> bool {
+    matches!(effect, Effect::Failed { .. })
+}
+
+fn refusal(effect: Effect) -> String {
+    match effect {
+        Effect::Refused(reason) => reason,
+        other => panic!("not refused but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn c4_c8_c10_one_row_per_key_the_newest_and_each_delivery_once() {
+    let rig = Rig::new("", "sales", SALES);
+    let done = |text: &str| Effect::Done(text.into());
+    assert_eq!(rig.apply("d2", 2, r#"{"id":"a","total":20}"#).await, done("written"));
+    assert!(matches!(rig.apply("d1", 1, r#"{"id":"a","total":10}"#).await, Effect::Stale(_)));
+    assert_eq!(rig.apply("d2", 2, r#"{"id":"a","total":99}"#).await, done("it was written before"));
+    assert_eq!(rig.apply("d1", 9, r#"{"id":"a","total":99}"#).await, done("it was written before"));
+    assert_eq!(rig.apply("d3", 3, r#"{"id":"b"}"#).await, done("written"));
+    assert_eq!(rig.totals(), ["a=20", "b=NULL"]);
+    assert_eq!(rig.seen("SELECT delivery FROM hikyaku_processed ORDER BY 1"), ["d1", "d2", "d3"]);
+    assert_eq!(rig.seen("SELECT key || micros FROM hikyaku_versions ORDER BY 1"), ["a2000000", "b3000000"]);
+}
+
+/// C8: what is refused or fails leaves neither the row nor the record of the delivery.
+#[tokio::test]
+async fn c8_no_record_stays_without_its_row_and_no_row_without_its_record() {
+    let rig = Rig::new("CREATE TABLE sales (id TEXT PRIMARY KEY, total INTEGER CHECK (total > 0))", "sales", SALES);
+    assert!(refusal(rig.apply("d1", 1, r#"{"id":"a","total":0}"#).await).contains("CHECK constraint failed"));
+    assert_eq!(rig.seen("SELECT delivery FROM hikyaku_processed"), [""; 0]);
+    assert_eq!(rig.seen("SELECT key FROM hikyaku_versions"), [""; 0]);
+    assert_eq!(rig.apply("d1", 1, r#"{"id":"a","total":5}"#).await, Effect::Done("written".into()));
+    assert_eq!(rig.totals(), ["a=5"]);
+}
+
+#[tokio::test]
+async fn a_table_that_another_program_holds_is_a_failure_that_passes() {
+    let rig = Rig::new("", "sales", SALES);
+    rig.destination.connection.lock().await.busy_timeout(std::time::Duration::ZERO).unwrap();
+    let other = Connection::open(&rig.path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(is_failed(&rig.apply("d1", 1, r#"{"id":"a","total":1}"#).await));
+    other.execute_batch("ROLLBACK; ALTER TABLE sales RENAME TO away").unwrap();
+    assert!(is_failed(&rig.apply("d1", 1, r#"{"id":"a","total":1}"#).await));
+    other.execute_batch("ALTER TABLE away RENAME TO sales").unwrap();
+    assert_eq!(rig.apply("d1", 1, r#"{"id":"a","total":1}"#).await, Effect::Done("written".into()));
+}
+
+/// R19: the row that this one refers to may come later.
+#[tokio::test]
+async fn r19_a_missing_parent_row_is_waited_for() {
+    let schema = "CREATE TABLE shops (id TEXT PRIMARY KEY);
+                  CREATE TABLE sales (id TEXT PRIMARY KEY, total, shop TEXT REFERENCES shops (id))";
+    let rig = Rig::new(schema, "sales", &[("id", "/data/id"), ("shop", "/data/shop")]);
+    assert!(is_failed(&rig.apply("d1", 1, r#"{"id":"a","shop":"s"}"#).await));
+    Connection::open(&rig.path).unwrap().execute_batch("INSERT INTO shops VALUES ('s')").unwrap();
+    assert_eq!(rig.apply("d1", 1, r#"{"id":"a","shop":"s"}"#).await, Effect::Done("written".into()));
+}
+
+/// Case 3: every value of JSON arrives as it was written, in a column without a type and in a TEXT column.
+#[tokio::test]
+async fn case3_no_value_is_changed_on_the_way() {
+    let schema = "CREATE TABLE sales (id PRIMARY KEY, total, words TEXT)";
+    let rig = Rig::new(schema, "sales", &[("id", "/data/id"), ("total", "/data/total"), ("words", "/data/total")]);
+    for (json, bare, text) in [
+        ("29383937493038367292", "'29383937493038367292'", "'29383937493038367292'"),
+        ("9223372036854775807", "9223372036854775807", "'9223372036854775807'"),
+        ("-9223372036854775809", "'-9223372036854775809'", "'-9223372036854775809'"),
+        ("1980", "1980", "'1980'"),
+        ("0.1", "0.1", "'0.1'"),
+        ("0.10000000000000000555", "'0.10000000000000000555'", "'0.10000000000000000555'"),
+        ("1e400", "'1e400'", "'1e400'"),
+        ("-0.5E1", "-5.0", "'-0.5E1'"),
+        (r#""007""#, "'007'", "'007'"),
+        (r#""O'Brien \"領\"""#, "'O''Brien \"領\"'", "'O''Brien \"領\"'"),
+        (r#""\ud800""#, "'\"\\ud800\"'", "'\"\\ud800\"'"),
+        ("true", "1", "'1'"),
+        ("false", "0", "'0'"),
+        ("null", "NULL", "NULL"),
+        (r#"{"a": [1,2.0]}"#, "'{\"a\": [1,2.0]}'", "'{\"a\": [1,2.0]}'"),
+        ("[]", "'[]'", "'[]'"),
+    ] {
+        let data = format!(r#"{{"id":{json:?},"total":{json}}}"#);
+        assert_eq!(rig.apply(json, 1, &data).await, Effect::Done("written".into()), "{json}");
+        let query =
+            format!("SELECT quote(total) || ' ' || quote(words) FROM sales WHERE id = '{}'", json.replace('\'', "''"));
+        assert_eq!(rig.seen(&query), [format!("{bare} {text}")], "{json}");
+    }
+    let data = r#"{"id":"precise","total":0.1234567890123456}"#;
+    assert_eq!(rig.apply("precise", 1, data).await, Effect::Done("written".into()));
+    let precise = "SELECT CAST(total = 0.1234567890123456 AS TEXT) || words FROM sales WHERE id = 'precise'";
+    assert_eq!(rig.seen(precise), ["10.1234567890123456"], "SQLite prints it otherwise, but holds it");
+    let nul = r#"{"id":"nul","total":"a\u0000b"}"#;
+    assert_eq!(rig.apply("nul", 1, nul).await, Effect::Done("written".into()));
+    assert_eq!(rig.seen("SELECT hex(total) FROM sales WHERE id = 'nul'"), ["610062"]);
+}
+
+#[tokio::test]
+async fn case3_a_column_whose_type_would_change_a_value_refuses_it() {
+    for (declared, json, kept) in [
+        ("INTEGER", "29383937493038367292", None),
+        ("NUMERIC", "29383937493038367292", None),
+        ("REAL", "9007199254740993", None),
+        ("INTEGER", r#""007""#, None),
+        ("REAL", r#""0.10000000000000000555""#, None),
+        ("INTEGER", r#""12""#, Some("12")),
+        ("NUMERIC", r#""12.50""#, Some("12.5")),
+        ("REAL", "1980", Some("1980.0")),
+        ("INTEGER", "5.0", Some("5")),
+        ("INTEGER", r#""twelve""#, Some("'twelve'")),
+        ("VARCHAR(20)", "29383937493038367292", Some("'29383937493038367292'")),
+    ] {
+        let rig = Rig::new(&format!("CREATE TABLE sales (id TEXT PRIMARY KEY, total {declared})"), "sales", SALES);
+        let effect = rig.apply("d1", 1, &format!(r#"{{"id":"a","total":{json}}}"#)).await;
+        match kept {
+            Some(kept) => {
+                assert_eq!(effect, Effect::Done("written".into()), "{declared} {json}");
+                assert_eq!(rig.totals(), [format!("a={kept}")], "{declared} {json}");
+            }
+            None => {
+                let reason = refusal(effect);
+                assert!(reason.contains("column \"total\"") && reason.contains("TEXT"), "{reason}");
+                assert_eq!(rig.totals(), [""; 0], "{declared} {json}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_row_whose_key_is_missing_or_odd_is_refused_with_the_reason() {
+    let rig = Rig::new("", "sales", SALES);
+    for data in [
+        "{}",
+        r#"{"id":null}"#,
+        r#"{"id":""}"#,
+        r#"{"id":true}"#,
+        r#"{"id":{}}"#,
+        r#"{"id":1.5}"#,
+        r#"{"id":"\ud800"}"#,
+        "7",
+    ] {
+        let reason = refusal(rig.apply("d1", 1, data).await);
+        assert!(reason.contains("\"/data/id\""), "{data}: {reason}");
+    }
+    let rig = Rig::new("CREATE TABLE sales (id INTEGER PRIMARY KEY, total)", "sales", SALES);
+    assert!(refusal(rig.apply("d1", 1, r#"{"id":"t1|2026-13||9"}"#).await).contains("datatype mismatch"));
+    assert_eq!(rig.apply("d1", 1, r#"{"id":29}"#).await, Effect::Done("written".into()));
+}
+
+#[tokio::test]
+async fn ids_of_two_sources_do_not_meet() {
+    let rig = Rig::new("", "sales", SALES);
+    rig.apply("d1", 1, r#"{"id":"a"}"#).await;
+    let other = WorkRow { source: "other".into(), ..row("d1", 1, r#"{"id":"b"}"#) };
+    assert_eq!(rig.destination.apply(&other).await, Effect::Done("written".into()));
+}
+
+/// S22: a name is a name, whatever is in it.
+#[tokio::test]
+async fn s22_names_from_the_configuration_are_quoted() {
+    let table = r#"sa"les; DROP TABLE hikyaku_processed; --"#;
+    let pairs = [("id", "/data/id"), (r#"to"tal)"#, "/data/total"), ("select", "/data/total")];
+    let rig = Rig::new("", table, &pairs);
+    assert_eq!(rig.apply("d1", 1, r#"{"id":"a","total":5}"#).await, Effect::Done("written".into()));
+    assert_eq!(rig.seen(r#"SELECT "to""tal)" || "select" FROM "sa""les; DROP TABLE hikyaku_processed; --""#), ["55"]);
+}
+
+#[test]
+fn what_does_not_fit_is_said_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("books.db");
+    let schema = "CREATE TABLE sales (id TEXT PRIMARY KEY, total);
+                  CREATE TABLE loose (id TEXT, total);
+                  CREATE TABLE pair (id TEXT, total, PRIMARY KEY (id, total));
+                  CREATE VIEW seen AS SELECT * FROM sales";
+    Connection::open(&path).unwrap().execute_batch(schema).unwrap();
+    let ghost = &[("id", "/data/id"), ("ghost", "/data/total")];
+    let bad_pointer = &[("id", "data/id"), ("total", "/data/total")];
+    let cases: [(&str, &str, Pairs, &str); 10] = [
+        ("missing", "id", SALES, "there is no table \"missing\" in the database; create it, or set create = true"),
+        ("seen", "id", SALES, "there is no table \"seen\""),
+        ("sales", "id", ghost, "table \"sales\" has no column \"ghost\""),
+        ("sales", "key", SALES, "key \"key\" is not among the columns"),
+        ("loose", "id", SALES, "must be its PRIMARY KEY or UNIQUE"),
+        ("pair", "id", SALES, "must be its PRIMARY KEY or UNIQUE"),
+        ("sales", "id", bad_pointer, "\"data/id\" of \"id\" is no JSON pointer"),
+        ("hikyaku_versions", "id", SALES, "are our own"),
+        ("", "id", SALES, "\"\" cannot be the name of a table"),
+        ("sa\0les", "id", SALES, "cannot be the name of a table"),
+    ];
+    for (table, key, pairs, message) in cases {
+        let error = open(&path, table, key, pairs, false).err().unwrap_or_default();
+        assert!(error.contains(message), "{table:?}: {error:?}");
+    }
+    let missing = open(&folder.path().join("none.db"), "sales", "id", SALES, false).err().unwrap_or_default();
+    assert!(
+        missing.contains("cannot open the SQLite database") && !folder.path().join("none.db").exists(),
+        "{missing}"
+    );
+    for url in ["postgres://db/books", "sqlite:", "sqlite::memory:", "books.db"] {
+        let error = SqlDestination::open(url, "sales", "id", &columns(SALES), true, Arc::new(SystemClock::start()));
+        assert!(error.err().unwrap_or_default().contains("not of the form \"sqlite:PATH\""), "{url}");
+    }
+    assert!(open(&path, "SALES", "id", SALES, true).is_ok(), "names ignore case, as SQLite's do");
+}

@@ -1,0 +1,118 @@
+//! From JSON to SQL without losing a digit (case 3: `29383937493038367292` survives).
+//!
+//! | JSON | SQL |
+//! |---|---|
+//! | text | TEXT; one that holds half of a surrogate pair, which no SQL text can, as the JSON text with its quotes |
+//! | whole number of 64 bits | INTEGER |
+//! | other number | REAL if that is exactly the number, else TEXT with its digits |
+//! | `true`, `false` | 1, 0 |
+//! | `null`, nothing there | NULL |
+//! | object, array | the JSON text as it stands |
+//!
+//! A number for a TEXT column goes there in its own digits. Where another column's type would change a value all the
+//! same, the row is refused rather than changed.
+
+use hikyaku_core::json;
+use rusqlite::types::Value;
+
+/// What a column does to values, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Affinity {
+    /// It turns numbers into text, and not always with all of their digits.
+    Text,
+    /// It keeps values, or turns text into numbers.
+    Other,
+}
+
+impl Affinity {
+    /// By the declared type, as SQLite decides it: `INT` anywhere comes before `CHAR`, `CLOB` and `TEXT`.
+    pub(super) fn of(declared_type: &str) -> Self {
+        let declared = declared_type.to_ascii_uppercase();
+        let text = ["CHAR", "CLOB", "TEXT"].iter().any(|word| declared.contains(word));
+        if text && !declared.contains("INT") { Self::Text } else { Self::Other }
+    }
+}
+
+/// The value at `pointer` in a body, for a column with this affinity.
+pub(super) fn bound_as(affinity: Affinity, body: &[u8], pointer: &str) -> Value {
+    let Some(json) = json::pointer(body, pointer).map(|value| value.get()) else {
+        return Value::Null;
+    };
+    match json.as_bytes().first() {
+        Some(b'n') | None => Value::Null,
+        Some(b't') => Value::Integer(1),
+        Some(b'f') => Value::Integer(0),
+        Some(b'"') => Value::Text(serde_json::from_str(json).unwrap_or_else(|_| json.to_owned())),
+        Some(b'{' | b'[') => Value::Text(json.to_owned()),
+        Some(_) if affinity == Affinity::Text => Value::Text(json.to_owned()),
+        Some(_) => number(json),
+    }
+}
+
+fn number(digits: &str) -> Value {
+    if let Ok(whole) = digits.parse() {
+        return Value::Integer(whole);
+    }
+    match digits.parse::<f64>() {
+        Ok(real) if digits.contains(['.', 'e', 'E']) && same_number(digits, &format!("{real:e}")) => Value::Real(real),
+        _ => Value::Text(digits.to_owned()),
+    }
+}
+
+/// A business key as text: a JSON text or a whole number, and not empty.
+pub(super) fn key_text(body: &[u8], pointer: &str) -> Option<String> {
+    let json = json::pointer(body, pointer)?;
+    let whole_or_text = json.get().starts_with('"') || !json.get().contains(['.', 'e', 'E']);
+    json::text_or_number(json).filter(|text| whole_or_text && !text.is_empty())
+}
+
+/// Whether SQLite kept what was bound: nothing changed, or only its type and not what it says.
+pub(super) fn stored_whole(bound: &Value, stored: &Value) -> bool {
+    match (bound, stored) {
+        (Value::Text(text), Value::Integer(whole)) => same_number(text, &whole.to_string()),
+        (Value::Text(text), Value::Real(real)) => same_number(text, &format!("{real:e}")),
+        (Value::Integer(whole), Value::Real(real)) => same_number(&whole.to_string(), &format!("{real:e}")),
+        (Value::Real(real), Value::Integer(whole)) => same_number(&format!("{real:e}"), &whole.to_string()),
+        (Value::Integer(whole), Value::Text(text)) => whole.to_string() == *text,
+        _ => bound == stored,
+    }
+}
+
+/// Whether two spellings, both as JSON has numbers, mean exactly the same number.
+fn same_number(one: &str, other: &str) -> bool {
+    match (Decimal::read(one), Decimal::read(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// A number as `0.DIGITS × 10^exponent`, without zeros at either end; zero has no digits.
+#[derive(Debug, PartialEq, Eq)]
+struct Decimal {
+    negative: bool,
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Reads a number in the spelling of JSON; `None` for any other text.
+    fn read(text: &str) -> Option<Self> {
+        // The grammar is serde's; what is left is to take the number apart.
+        serde_json::from_str::<&serde_json::value::RawValue>(text).ok().filter(|raw| raw.get() == text)?;
+        let (negative, unsigned) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+        if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let digits = all.trim_start_matches('0');
+        let point = i64::try_from(whole.len()).ok()? - i64::try_from(all.len() - digits.len()).ok()?;
+        let digits = digits.trim_end_matches('0');
+        if digits.is_empty() {
+            return Some(Self { negative: false, digits: String::new(), exponent: 0 });
+        }
+        let exponent = exponent.parse::<i64>().ok()?.checked_add(point)?;
+        Some(Self { negative, digits: digits.to_owned(), exponent })
+    }
+}

@@ -1,0 +1,167 @@
+//! The inbox: stores what others send before it answers, and works it off to destinations.
+
+pub mod destination;
+mod process;
+mod receive;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hikyaku_core::event::EventPattern;
+use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::retry::Backoff;
+use hikyaku_core::signature::Secret;
+use ring::digest;
+use tokio::sync::Notify;
+
+use crate::clock::SharedClock;
+use crate::store::{Committer, SharedStore};
+use destination::Destination;
+use process::Outlet;
+use receive::Intake;
+pub use receive::Received;
+
+/// Where deliveries come from: `POST /in/{name}`.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Its name in the path.
+    pub name: String,
+    /// Whose webhooks these are; ids are deduplicated over all sources of one provider (C9).
+    pub provider: String,
+    /// For whom.
+    pub organization: OrganizationId,
+    /// What the deliveries are signed with; several while one is being changed.
+    pub secrets: Vec<Secret>,
+}
+
+/// Which rows of a source go to which destination.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// Its name; unique.
+    pub name: String,
+    /// The source's name.
+    pub source: String,
+    /// Which event types.
+    pub events: Vec<EventPattern>,
+    /// The destination's name.
+    pub destination: String,
+    /// What order means to it.
+    pub order: Order,
+    /// What happens at most once.
+    pub once: Once,
+}
+
+/// What order means to a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Every event takes effect, once.
+    #[default]
+    Every,
+    /// An event older than one that took effect on the same key is skipped as stale (C4).
+    Latest,
+}
+
+/// What a route does at most once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Once {
+    /// Each delivery takes effect.
+    #[default]
+    Delivery,
+    /// Each business key takes effect once, however many deliveries name it (T5).
+    Key,
+}
+
+/// How the inbox behaves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Largest body that is taken, in bytes (S11).
+    pub max_body_bytes: usize,
+    /// How failed effects are tried again.
+    pub backoff: Backoff,
+    /// Lanes of one route worked off at a time.
+    pub in_flight_per_route: u32,
+    /// How long one effect may take.
+    pub effect_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_body_bytes: 1024 * 1024,
+            backoff: Backoff::default(),
+            in_flight_per_route: 16,
+            effect_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The inbox of one process: [`Inbox::receive`] stores deliveries, [`Inbox::run`] works them off.
+pub struct Inbox {
+    store: SharedStore,
+    committer: Committer,
+    clock: SharedClock,
+    owner: Arc<str>,
+    settings: Settings,
+    /// By the source's name.
+    intakes: HashMap<String, Intake>,
+    /// By the route's name.
+    outlets: HashMap<String, Arc<Outlet>>,
+    /// Says that there may be something to do. It carries no data: the loop looks in the store.
+    wake: Arc<Notify>,
+}
+
+impl Inbox {
+    /// Puts an inbox together. `owner` names this process in leases and must be new at every start.
+    ///
+    /// The configuration has checked that names are unique and that every route has its source and its destination;
+    /// a route that lacks one takes nothing.
+    #[expect(clippy::too_many_arguments, reason = "called once, where everything is wired together")]
+    pub fn new(
+        store: SharedStore,
+        committer: Committer,
+        clock: SharedClock,
+        owner: Arc<str>,
+        settings: Settings,
+        sources: Vec<Source>,
+        routes: Vec<Route>,
+        destinations: HashMap<String, Arc<dyn Destination>>,
+    ) -> Arc<Self> {
+        let wake = Arc::new(Notify::new());
+        let mut intakes: HashMap<_, _> = sources.into_iter().map(|s| (s.name.clone(), Intake::new(s))).collect();
+        let mut outlets = HashMap::new();
+        for route in routes {
+            let (Some(intake), Some(destination)) =
+                (intakes.get_mut(&route.source), destinations.get(&route.destination))
+            else {
+                tracing::error!(
+                    route = route.name,
+                    "the route's source or destination does not exist; it takes nothing"
+                );
+                continue;
+            };
+            intake.add_route(&route);
+            let outlet = Outlet::new(intake.organization().clone(), route, destination.clone());
+            outlets.insert(outlet.name().to_owned(), Arc::new(outlet));
+        }
+        Arc::new(Self { store, committer, clock, owner, settings, intakes, outlets, wake })
+    }
+
+    /// Largest body that is taken, in bytes (S11).
+    pub fn max_body_bytes(&self) -> usize {
+        self.settings.max_body_bytes
+    }
+}
+
+/// A stand-in for an id that cannot be used as it is: `sha256:` and the hash in hexadecimal.
+fn hash_id(bytes: &[u8]) -> String {
+    let mut id = "sha256:".to_owned();
+    for byte in digest::digest(&digest::SHA256, bytes).as_ref() {
+        // Writing into a string cannot fail.
+        let _ = write!(id, "{byte:02x}");
+    }
+    id
+}

@@ -1,0 +1,282 @@
+//! The way out: takes due lanes under a lease, lets their rows take effect in order, and writes what came of it (C15).
+//!
+//! One loop looks in the store, on a nudge and by the clock; recovery after a crash is the same path. A lane's rows take
+//! effect one after another, lanes side by side, and a route's lanes take no other route's slots.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::ordering::{Verdict, Version, judge};
+use jiff::Timestamp;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::destination::{Destination, Effect};
+use super::{Inbox, Once, Order, Route};
+use crate::clock;
+use crate::store::{
+    ClaimedLane, EffectState, EndedRow, FinishLane, FinishOutcome, LaneClaim, Lease, RetryRow, StoreError, WorkRow,
+};
+
+/// Most rows of one lane that are taken at a time.
+const ROWS_PER_LANE: u32 = 32;
+/// The loop looks in the store at least this often, so that no wrong time can park it.
+const POLL_CAP: Duration = Duration::from_secs(5);
+/// The pause after the store did not answer a claim.
+const CLAIM_PAUSE: Duration = Duration::from_secs(1);
+/// What a lease holds beyond the effects, for writing what came of them.
+const LEASE_SPARE: Duration = Duration::from_secs(10);
+/// How often the end of a lane's work is handed to a store that does not take it.
+const FINISH_TRIES: u32 = 5;
+/// The pause after the first of those tries; it doubles, and all of them together stay below [`LEASE_SPARE`].
+const FINISH_PAUSE: Duration = Duration::from_millis(100);
+/// The longest wait that a destination may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// A route with its destination and its slots.
+pub(super) struct Outlet {
+    organization: OrganizationId,
+    route: Route,
+    destination: Arc<dyn Destination>,
+    /// Lanes under way.
+    busy: AtomicU32,
+}
+
+impl Outlet {
+    pub(super) fn new(organization: OrganizationId, route: Route, destination: Arc<dyn Destination>) -> Self {
+        Self { organization, route, destination, busy: AtomicU32::new(0) }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.route.name
+    }
+
+    /// Whether it matters to this route what took effect on a row's key before.
+    fn remembers(&self, row_key: &str) -> bool {
+        !row_key.is_empty() && (self.route.order == Order::Latest || self.route.once == Once::Key)
+    }
+
+    /// How a row ends without a word to the destination, if what took effect before says so (C4, T5).
+    fn ends_without_effect(&self, applied: Option<&Version>, row: &WorkRow) -> Option<(EffectState, String)> {
+        if !self.remembers(&row.key) {
+            return None;
+        }
+        match judge(applied, &row.version) {
+            Verdict::Same => Some((EffectState::Done, "it took effect before".to_owned())),
+            _ if self.route.once == Once::Key && applied.is_some() => {
+                Some((EffectState::Stale, "its key had its one effect before".to_owned()))
+            }
+            Verdict::Stale if self.route.order == Order::Latest => {
+                Some((EffectState::Stale, "a newer event of its key took effect before".to_owned()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A lane's slot in its route. It is given back and the loop woken however the lane's task ends, a panic included.
+struct Slot {
+    outlet: Arc<Outlet>,
+    wake: Arc<Notify>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.outlet.busy.fetch_sub(1, Ordering::AcqRel);
+        self.wake.notify_one();
+    }
+}
+
+/// A lane's work as far as it has come.
+struct Progress {
+    applied: Option<Version>,
+    ended: Vec<EndedRow>,
+    retry: Option<RetryRow>,
+}
+
+impl Inbox {
+    /// Works off what is due until `stop`; then claims nothing more, and returns when what is under way has ended.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let lanes = TaskTracker::new();
+        while !stop.is_cancelled() {
+            let pause = self.claim(&lanes, &stop).await;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        lanes.close();
+        lanes.wait().await;
+    }
+
+    /// Looks once for due lanes and starts them; returns how long to wait for more.
+    async fn claim(self: &Arc<Self>, lanes: &TaskTracker, stop: &CancellationToken) -> Duration {
+        let slots = self.free_slots();
+        if slots.is_empty() {
+            return POLL_CAP;
+        }
+        let now = self.clock.schedule();
+        let effect = self.settings.effect_timeout;
+        // A row begun at the last moment still ends, and is written, within the lease.
+        let last_start = now.checked_add(effect).unwrap_or(now);
+        let lease = Lease { owner: self.owner.clone(), duration: effect * 2 + LEASE_SPARE };
+        match self.store.claim_lanes(LaneClaim { lease, now, slots, rows_each: ROWS_PER_LANE }).await {
+            Ok(claims) => {
+                for lane in claims.lanes {
+                    self.start(lane, last_start, lanes, stop);
+                }
+                clock::wait_until(&*self.clock, claims.next_due, POLL_CAP)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not look for inbox work; trying again");
+                CLAIM_PAUSE
+            }
+        }
+    }
+
+    fn free_slots(&self) -> Vec<(OrganizationId, String, u32)> {
+        let free =
+            |outlet: &Outlet| self.settings.in_flight_per_route.saturating_sub(outlet.busy.load(Ordering::Acquire));
+        let slots = self.outlets.values().map(|o| (o.organization.clone(), o.route.name.clone(), free(o)));
+        slots.filter(|(_, _, free)| *free > 0).collect()
+    }
+
+    fn start(
+        self: &Arc<Self>,
+        lane: ClaimedLane,
+        last_start: Timestamp,
+        lanes: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        let Some(outlet) = self.outlets.get(&lane.key.route).cloned() else { return };
+        outlet.busy.fetch_add(1, Ordering::AcqRel);
+        let slot = Slot { outlet, wake: self.wake.clone() };
+        let (inbox, stop) = (self.clone(), stop.clone());
+        lanes.spawn(async move {
+            inbox.work(&slot.outlet, lane, last_start, &stop).await;
+        });
+    }
+
+    /// Works a lane off, row by row, and writes what came of it.
+    async fn work(&self, outlet: &Outlet, lane: ClaimedLane, last_start: Timestamp, stop: &CancellationToken) {
+        let mut progress = Progress { applied: lane.applied, ended: Vec::new(), retry: None };
+        let remembers = lane.rows.first().is_some_and(|row| outlet.remembers(&row.key));
+        for row in lane.rows {
+            // The first row is always begun: the lease is fresh, and a lane must get on.
+            let late = !progress.ended.is_empty() && self.clock.schedule() > last_start;
+            if progress.retry.is_some() || late || stop.is_cancelled() {
+                break;
+            }
+            self.take(outlet, Arc::new(row), &mut progress).await;
+        }
+        let finish = FinishLane {
+            key: lane.key,
+            owner: self.owner.clone(),
+            claim: lane.claim,
+            ended: progress.ended,
+            retry: progress.retry,
+            applied: progress.applied.filter(|_| remembers),
+            at: self.clock.now(),
+            now: self.clock.schedule(),
+        };
+        self.finish(finish).await;
+    }
+
+    /// Lets one row take effect, or ends it without, or says when to try again.
+    async fn take(&self, outlet: &Outlet, row: Arc<WorkRow>, progress: &mut Progress) {
+        let ended = match outlet.ends_without_effect(progress.applied.as_ref(), &row) {
+            Some(ended) => Ok(ended),
+            None => self.after(&row, self.apply(outlet, row.clone()).await),
+        };
+        let (route, delivery) = (outlet.name(), row.delivery.clone());
+        match ended {
+            Ok((state, detail)) => {
+                if state == EffectState::Dead {
+                    tracing::error!(route, delivery, detail, "an inbox row is dead");
+                }
+                if state == EffectState::Done {
+                    progress.applied = progress.applied.take().max(Some(row.version.clone()));
+                }
+                progress.ended.push(EndedRow { delivery, state, detail });
+            }
+            Err(retry) => {
+                let RetryRow { failures, error, .. } = &retry;
+                tracing::warn!(route, delivery, failures, error, "an effect failed; it is tried again");
+                progress.retry = Some(retry);
+            }
+        }
+    }
+
+    /// What follows from a destination's answer: how the row ends, or when it is tried again.
+    fn after(&self, row: &WorkRow, effect: Effect) -> Result<(EffectState, String), RetryRow> {
+        match effect {
+            Effect::Done(detail) => Ok((EffectState::Done, detail)),
+            Effect::Stale(detail) => Ok((EffectState::Stale, detail)),
+            Effect::Refused(detail) => Ok((EffectState::Dead, detail)),
+            Effect::Failed { error, retry_after } => {
+                let failures = row.failures.saturating_add(1);
+                match self.retry_at(row, failures, retry_after) {
+                    Some(due_at) => Err(RetryRow { delivery: row.delivery.clone(), failures, error, due_at }),
+                    None => Ok((EffectState::Dead, format!("given up after {failures} failures: {error}"))),
+                }
+            }
+        }
+    }
+
+    /// The destination's answer, by the deadline. Its own task contains a panic, which then counts as a failure.
+    async fn apply(&self, outlet: &Outlet, row: Arc<WorkRow>) -> Effect {
+        let destination = outlet.destination.clone();
+        let task = AbortOnDropHandle::new(tokio::spawn(async move { destination.apply(&row).await }));
+        let error = match tokio::time::timeout(self.settings.effect_timeout, task).await {
+            Ok(Ok(effect)) => return effect,
+            Ok(Err(_)) => "the destination panicked, which is a defect of this program".to_owned(),
+            Err(_) => format!("no end within {:?}", self.settings.effect_timeout),
+        };
+        Effect::Failed { error, retry_after: None }
+    }
+
+    /// When a row that failed is tried again; `None` when it is time to give up.
+    fn retry_at(&self, row: &WorkRow, failures: u32, retry_after: Option<Duration>) -> Option<Timestamp> {
+        let now = self.clock.schedule();
+        let planned = self.settings.backoff.next(failures, row.due_since, now, clock::draw())?;
+        let asked = now.checked_add(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER)).ok()?;
+        Some(planned.max(asked))
+    }
+
+    /// Writes the end of a lane's work under its lease. If the store never takes it, the lease ends and the rows are
+    /// worked off again, with the same delivery ids.
+    async fn finish(&self, finish: FinishLane) {
+        let mut pause = FINISH_PAUSE;
+        for try_number in 1..=FINISH_TRIES {
+            match self.committer.finish_lane(finish.clone()).await {
+                Ok(FinishOutcome::Applied { .. }) => return count(&finish),
+                Ok(FinishOutcome::LeaseLost) => {
+                    return tracing::warn!(
+                        route = finish.key.route,
+                        "a lane's lease was lost before its end was written"
+                    );
+                }
+                Err(StoreError::Damaged(reason)) => {
+                    return tracing::error!(route = finish.key.route, reason, "could not write the end of a lane");
+                }
+                Err(error) => {
+                    tracing::warn!(route = finish.key.route, %error, try_number, "could not write the end of a lane")
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+}
+
+fn count(finish: &FinishLane) {
+    let states = finish.ended.iter().map(|row| row.state.as_str()).chain(finish.retry.iter().map(|_| "failed"));
+    for state in states {
+        let route = finish.key.route.clone();
+        metrics::counter!("hikyaku_inbox_effects_total", "route" => route, "state" => state).increment(1);
+    }
+}

@@ -1,0 +1,13 @@
+//! Hikyaku sends and receives webhooks so that nothing is lost. `ARCHITECTURE.md` shows where an event enters, where
+//! it is decided, where it is sent and where it lands.
+
+pub mod app;
+pub mod clock;
+pub mod config;
+pub mod demo;
+pub mod http;
+pub mod inbox;
+pub mod log;
+pub mod outbound;
+pub mod sender;
+pub mod store;

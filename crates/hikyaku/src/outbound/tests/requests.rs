@@ -1,0 +1,50 @@
+//! What is on the wire.
+
+use axum::http::HeaderValue;
+use hikyaku_core::delivery::Outcome;
+
+use super::Step::{Hang, Read};
+use super::*;
+
+async fn on_the_wire(path: &str, change: impl FnOnce(&mut Request)) -> String {
+    let endpoint = Endpoint::start(&[&[Read, send("HTTP/1.1 204 No Content\r\n\r\n"), Hang]]).await;
+    let mut request = request(&format!("http://{}{path}", endpoint.address), AMPLE);
+    change(&mut request);
+    let response = client().post(request).await;
+    assert_eq!(response.outcome, Outcome::Answered(204), "{}", response.error);
+    let wire = String::from_utf8(endpoint.requests().remove(0)).unwrap();
+    wire.replace(&endpoint.address.to_string(), "HOST")
+}
+
+#[tokio::test]
+async fn case1_s10_the_bytes_given_and_nothing_added() {
+    let wire = on_the_wire("/hook?x=%20{1}", |request| {
+        request.headers.insert("webhook-id", HeaderValue::from_static("evt_1"));
+        request.body = Bytes::from_static(b"{\"b\":1, \"a\":2.0}\n");
+    });
+    let expected = "POST /hook?x=%20{1} HTTP/1.1\r\n\
+        webhook-id: evt_1\r\nhost: HOST\r\ncontent-length: 17\r\n\r\n{\"b\":1, \"a\":2.0}\n";
+    assert_eq!(wire.await, expected);
+}
+
+#[tokio::test]
+async fn an_empty_body_has_a_length_too() {
+    let wire = on_the_wire("", |request| request.body = Bytes::new()).await;
+    assert_eq!(wire, "POST / HTTP/1.1\r\nhost: HOST\r\ncontent-length: 0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn s12_a_callers_header_cannot_change_the_framing() {
+    let wire = on_the_wire("/", |request| {
+        for (name, value) in [
+            ("host", "other.example"),
+            ("content-length", "1"),
+            ("transfer-encoding", "chunked"),
+            ("connection", "close"),
+            ("expect", "100-continue"),
+        ] {
+            request.headers.append(name, HeaderValue::from_static(value));
+        }
+    });
+    assert_eq!(wire.await, "POST / HTTP/1.1\r\nhost: HOST\r\ncontent-length: 7\r\n\r\n{\"b\":1}");
+}

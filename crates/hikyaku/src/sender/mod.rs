@@ -1,0 +1,195 @@
+//! The sender: publishes events, claims due deliveries, makes one attempt of each, decides, and writes what came of it.
+//!
+//! No task and no timer owns a delivery that waits: its next attempt is a due time in the store, and one loop looks
+//! there. A publish leases first attempts in its own commit, as far as there are slots, and starts them at once; what
+//! it could not lease is simply due. Retries, takeovers and what a restart finds come through the same claim.
+
+mod attempt;
+mod metrics;
+mod request;
+mod run;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hikyaku_core::address::TargetPolicy;
+use hikyaku_core::delivery::Policy;
+use hikyaku_core::ids::{OrganizationId, WebhookId};
+use jiff::Timestamp;
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::SharedClock;
+use crate::outbound::Transport;
+use crate::store::{Committer, Lease, NewEvent, Publish, PublishOutcome, PublishedEvent, SharedStore, StoreError};
+use run::Agenda;
+use slots::{Permit, Slots};
+
+/// How much longer a lease lasts than an attempt may: for the commit that takes it to be answered, and for the result
+/// to be written although the store is slow or away for a moment.
+const LEASE_MARGIN: Duration = Duration::from_secs(10);
+
+/// How the sender behaves; the defaults are the contract's.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The pauses between attempts (R7, R8).
+    pub policy: Policy,
+    /// From the start of an attempt until its status must have come (R4).
+    pub attempt_timeout: Duration,
+    /// Which addresses may be delivered to (S1-S7).
+    pub targets: TargetPolicy,
+    /// Attempts under way to one webhook at a time, so that one that hangs costs the others nothing.
+    pub in_flight_per_webhook: u32,
+    /// Attempts under way in all.
+    pub in_flight: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            attempt_timeout: Duration::from_secs(10),
+            targets: TargetPolicy::default(),
+            in_flight_per_webhook: 16,
+            in_flight: 4096,
+        }
+    }
+}
+
+/// The sender. One per process; any number of processes may share a store.
+pub struct Sender {
+    store: SharedStore,
+    committer: Committer,
+    clock: SharedClock,
+    transport: Arc<dyn Transport>,
+    owner: Arc<str>,
+    settings: Settings,
+    slots: Arc<Slots>,
+    /// Tells the loop to look into the store now. It carries no data.
+    wake: Arc<Notify>,
+    agenda: Agenda,
+    /// Attempts and publishes under way, which a shutdown waits for.
+    tasks: TaskTracker,
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("owner", &self.owner).field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
+impl Sender {
+    /// A sender. `owner` names this process in its leases and must be new at every start. It makes first attempts from
+    /// now on; retries need [`Sender::run`].
+    pub fn new(
+        store: SharedStore,
+        committer: Committer,
+        clock: SharedClock,
+        transport: Arc<dyn Transport>,
+        owner: Arc<str>,
+        settings: Settings,
+    ) -> Arc<Self> {
+        metrics::describe();
+        let wake = Arc::new(Notify::new());
+        let slots = Slots::new(settings.in_flight_per_webhook, settings.in_flight, Arc::clone(&wake));
+        let (agenda, tasks) = (Agenda::default(), TaskTracker::new());
+        Arc::new(Self { store, committer, clock, transport, owner, settings, slots, wake, agenda, tasks })
+    }
+
+    /// Stores events of one organization, all or none, with their deliveries, and starts first attempts as far as there
+    /// are slots. The lists of leased deliveries in the answer are empty: they are under way.
+    ///
+    /// # Errors
+    /// Those of the commit: after [`StoreError::Unknown`] the events may be stored, and publishing the same ids again
+    /// tells.
+    pub async fn publish(
+        self: &Arc<Self>,
+        organization: OrganizationId,
+        events: Vec<NewEvent>,
+    ) -> Result<PublishOutcome, StoreError> {
+        // In a task of its own, because a caller that goes away would take along the leases of a commit that goes on.
+        let sender = Arc::clone(self);
+        let publish = self.tasks.spawn(async move { sender.publish_and_start(organization, events).await });
+        publish.await.unwrap_or_else(|error| Err(StoreError::Unknown(format!("the publish was cut off: {error}"))))
+    }
+
+    /// Tells the loop to look into the store now.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    async fn publish_and_start(
+        self: Arc<Self>,
+        organization: OrganizationId,
+        events: Vec<NewEvent>,
+    ) -> Result<PublishOutcome, StoreError> {
+        let mut permits = self.reserve(&organization, &events).await?;
+        let room = permits.iter().map(|(webhook, permits)| (webhook.clone(), count(permits))).collect();
+        let (lease, due_at) = (self.lease(), self.clock.schedule());
+        let lease_until = self.lease_until(due_at);
+        let mut outcome = self.committer.publish(Publish { organization, events, due_at, lease, room }).await?;
+        if let PublishOutcome::Stored(events) = &mut outcome {
+            for event in events {
+                self.start_first_attempts(event, &mut permits, lease_until);
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Reserves slots for as many first attempts as these events may bring.
+    async fn reserve(
+        &self,
+        organization: &OrganizationId,
+        events: &[NewEvent],
+    ) -> Result<HashMap<WebhookId, Vec<Permit>>, StoreError> {
+        let mut reserved = HashMap::new();
+        for webhook in self.store.webhooks(organization).await?.iter() {
+            let wanted = events.iter().filter(|event| webhook.takes(event.event_type.as_str())).count();
+            let key = (organization.clone(), webhook.id.clone());
+            let permits = self.slots.reserve(key, u32::try_from(wanted).unwrap_or(u32::MAX));
+            if !permits.is_empty() {
+                reserved.insert(webhook.id.clone(), permits);
+            }
+        }
+        Ok(reserved)
+    }
+
+    fn start_first_attempts(
+        self: &Arc<Self>,
+        event: &mut PublishedEvent,
+        permits: &mut HashMap<WebhookId, Vec<Permit>>,
+        lease_until: Timestamp,
+    ) {
+        let leased = std::mem::take(&mut event.leased);
+        if !event.repeated && event.deliveries > count(&leased) {
+            self.wake();
+        }
+        for delivery in leased {
+            match permits.get_mut(&delivery.key.webhook).and_then(Vec::pop) {
+                Some(permit) => self.start(delivery, permit, lease_until),
+                // The lease will end, and a claim will take it over.
+                None => {
+                    tracing::error!(webhook = %delivery.key.webhook, "the store leased more than there was room for")
+                }
+            }
+        }
+    }
+
+    fn lease(&self) -> Lease {
+        Lease { owner: Arc::clone(&self.owner), duration: self.settings.attempt_timeout + LEASE_MARGIN }
+    }
+
+    /// When a lease ends that was asked for at `asked`: not later than the store thinks.
+    fn lease_until(&self, asked: Timestamp) -> Timestamp {
+        asked.checked_add(self.lease().duration).unwrap_or(Timestamp::MAX)
+    }
+}
+
+fn count<T>(list: &[T]) -> u32 {
+    u32::try_from(list.len()).unwrap_or(u32::MAX)
+}

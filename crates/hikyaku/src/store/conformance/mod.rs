@@ -1,0 +1,124 @@
+//! What every store must do: each promise of [`Store`](super::Store) is a case here, and a store passes by naming itself:
+//!
+//! ```ignore
+//! async fn make() -> SharedStore { … }      // a new, empty store; anything that dereferences to a `Store` will do
+//! crate::store::conformance::conformance_suite!(make);
+//! ```
+//!
+//! A new promise begins as a case here. The last test, [`model`], compares random operations with the memory store.
+
+pub(super) mod fixture;
+
+pub(crate) mod claim;
+pub(crate) mod finish;
+pub(crate) mod inbox;
+pub(crate) mod lanes;
+pub(crate) mod model;
+pub(crate) mod publish;
+pub(crate) mod read;
+pub(crate) mod takeover;
+pub(crate) mod webhooks;
+
+/// Makes one named test of every case, and the comparison with the model, for the store that `$make` makes.
+macro_rules! conformance_suite {
+    ($make:path) => {
+        $crate::store::conformance::conformance_suite! { @ $make;
+            publish:
+                r9_an_event_reads_back_byte_for_byte,
+                r12_s17_events_fan_out_to_active_subscribers_of_their_organization,
+                r12_what_happens_while_a_webhook_is_off_never_comes_later,
+                case5_the_same_publish_again_is_the_first_answer,
+                case5_equal_ids_in_one_group_are_one_event,
+                case5_equal_ids_at_the_same_time_are_one_event,
+                a_conflict_keeps_its_whole_batch_out_and_nothing_else,
+                a_batch_that_is_partly_known_stores_the_rest,
+                s17_one_id_in_two_organizations_is_two_events,
+                room_leases_so_many_first_attempts_in_the_commit,
+                ids_of_any_allowed_form_are_kept_as_given,
+                an_empty_group_has_no_answers;
+            claim:
+                a_claim_takes_what_is_due_with_all_that_an_attempt_needs,
+                a_lease_keeps_everyone_else_out_until_it_ends,
+                case14_a_webhook_gets_no_more_than_its_free_slots,
+                of_one_webhook_what_was_due_first_comes_first,
+                case14_a_claim_that_reached_its_limit_goes_on_after_it,
+                next_due_is_the_earliest_that_is_not_due_yet,
+                case24_nothing_can_be_claimed_that_is_not_committed,
+                case6_two_claims_at_once_share_nothing,
+                r14_the_waiting_retries_of_a_webhook_that_is_off_go_on,
+                a_retry_goes_to_the_present_url,
+                s17_deliveries_with_equal_ids_in_two_organizations_are_apart;
+            takeover:
+                case22_a_takeover_interrupts_and_the_late_finish_changes_only_the_log,
+                case22_a_late_finish_before_the_takeover_ends_is_the_line_that_stays,
+                a_second_takeover_is_still_of_the_first_start,
+                a_lease_that_ended_is_held_until_somebody_takes_it,
+                a_publishers_lease_is_taken_over_like_any_other;
+            finish:
+                r2_a_success_ends_the_delivery,
+                r8_a_retry_is_due_when_it_was_decided_and_not_before,
+                r10_r11_exhaustion_switches_the_webhook_off_once,
+                r17_exhaustion_by_our_fault_switches_nothing_off,
+                a_webhook_that_is_off_keeps_the_older_reason,
+                r14_a_late_success_switches_nothing_on,
+                a_finish_without_the_lease_changes_nothing,
+                the_same_finish_again_leaves_one_line,
+                s17_a_finish_of_another_organization_touches_nothing,
+                deleting_a_webhook_cancels_what_waits,
+                a_group_applies_its_parts_in_order,
+                case4_case19_every_outcome_error_and_response_is_kept_as_it_was;
+            webhooks:
+                a_webhook_is_listed_as_it_was_created,
+                a_change_changes_what_it_names_and_nothing_else,
+                pausing_keeps_the_older_reason_and_switching_on_clears_it,
+                s17_webhooks_of_another_organization_are_out_of_reach;
+            read:
+                the_log_is_newest_first_and_a_cursor_stays_right,
+                lines_of_the_same_instant_are_paged_once_each,
+                s17_a_log_holds_one_webhook_of_one_organization,
+                s17_an_event_of_another_organization_does_not_exist,
+                an_events_deliveries_are_in_order_of_their_webhooks,
+                the_backlog_counts_what_waits,
+                a_ping_changes_nothing;
+            inbox:
+                c13_a_body_is_kept_byte_for_byte,
+                c6_an_id_is_recorded_once,
+                c9_an_id_is_recorded_once_over_all_sources_of_a_provider,
+                case20_a_row_without_routes_is_parked,
+                the_list_shows_what_was_recorded,
+                the_list_is_filtered_and_a_cursor_stays_right,
+                s17_rows_of_another_organization_do_not_exist;
+            lanes:
+                c4_the_rows_of_a_lane_come_in_the_order_of_their_versions,
+                a_key_is_worked_on_once_at_a_time_and_other_keys_beside_it,
+                a_route_gets_no_more_than_its_free_slots,
+                what_a_finish_leaves_is_due_at_once,
+                a_retry_makes_its_whole_lane_wait,
+                c4_what_took_effect_is_remembered_and_never_goes_back,
+                a_row_stands_as_all_of_its_effects_do,
+                case22_a_finish_of_a_lost_lane_changes_nothing,
+                a_lane_that_ended_never_gives_out_an_old_token,
+                lanes_next_due_is_the_earliest_that_is_not_due_yet,
+                s17_lanes_with_equal_keys_in_two_organizations_are_apart,
+                the_backlog_counts_effects;
+        }
+
+        #[test]
+        fn random_operations_are_answered_as_by_the_model() {
+            $crate::store::conformance::model::check(async |operations| {
+                let store = $make().await;
+                $crate::store::conformance::model::compare(&*store, operations).await
+            });
+        }
+    };
+    (@ $make:path; $($topic:ident: $($case:ident),+;)+) => {
+        $($(
+            #[tokio::test]
+            async fn $case() {
+                let store = $make().await;
+                $crate::store::conformance::$topic::$case(&*store).await;
+            }
+        )+)+
+    };
+}
+pub(crate) use conformance_suite;

@@ -1,0 +1,262 @@
+//! The reference model: the whole store in memory, behind one lock. What another store answers differently is a defect
+//! of the other. It forgets everything when the process ends, so it serves tests and simulation only.
+
+mod deliveries;
+mod inbox;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
+use hikyaku_core::webhook::{Off, OffReason, Webhook};
+use jiff::Timestamp;
+
+use super::{
+    Backlog, DeliveryClaim, DeliveryClaims, EventView, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
+    LaneClaim, LaneClaims, LogEntry, LogQuery, Store, StoreError, WebhookChange,
+};
+
+/// A store that keeps everything in memory. See the module's documentation.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+    faults: Mutex<BTreeMap<Operation, VecDeque<Fault>>>,
+    down: Mutex<BTreeSet<Operation>>,
+}
+
+/// What [`MemoryStore::fail_next`] and [`MemoryStore::set_down`] can make fail; for tests and simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// [`Store::commit`].
+    Commit,
+    /// Creating, changing and removing a webhook.
+    ChangeWebhook,
+    /// [`Store::webhooks`].
+    Webhooks,
+    /// [`Store::claim_deliveries`].
+    ClaimDeliveries,
+    /// [`Store::claim_lanes`].
+    ClaimLanes,
+    /// Reading events, logs, the inbox and the backlog.
+    Read,
+    /// [`Store::ping`].
+    Ping,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Commit,
+        Self::ChangeWebhook,
+        Self::Webhooks,
+        Self::ClaimDeliveries,
+        Self::ClaimLanes,
+        Self::Read,
+        Self::Ping,
+    ];
+}
+
+/// How an operation fails; for tests and simulation.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// It does nothing and answers with this error.
+    Before(StoreError),
+    /// It does all it was asked and answers with this error all the same, as when the answer to a commit is lost.
+    After(StoreError),
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes the next call of `operation` fail. Several faults of one operation befall its calls one after another.
+    pub fn fail_next(&self, operation: Operation, fault: Fault) {
+        lock(&self.faults).entry(operation).or_default().push_back(fault);
+    }
+
+    /// Makes `operation` unavailable until it is set up again; faults that are planted stay for later.
+    pub fn set_down(&self, operation: Operation, down: bool) {
+        let mut operations = lock(&self.down);
+        if down {
+            operations.insert(operation);
+        } else {
+            operations.remove(&operation);
+        }
+    }
+
+    /// Runs one operation as one transaction, unless a fault is planted for it.
+    fn run<A>(&self, operation: Operation, act: impl FnOnce(&mut State) -> A) -> Result<A, StoreError> {
+        if lock(&self.down).contains(&operation) {
+            return Err(StoreError::Unavailable("it was set down by a test".into()));
+        }
+        let fault = lock(&self.faults).get_mut(&operation).and_then(VecDeque::pop_front);
+        if let Some(Fault::Before(error)) = fault {
+            return Err(error);
+        }
+        let answer = act(&mut lock(&self.state));
+        match fault {
+            Some(Fault::After(error)) => Err(error),
+            _ => Ok(answer),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A test that panicked elsewhere while it held the lock must not hide its own message behind a second panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type WebhookKey = (OrganizationId, WebhookId);
+
+#[derive(Debug, Default)]
+struct State {
+    webhooks: BTreeMap<WebhookKey, Arc<Webhook>>,
+    deliveries: deliveries::Deliveries,
+    inbox: inbox::Inbox,
+}
+
+impl State {
+    fn commit(&mut self, group: Group) -> GroupOutcome {
+        GroupOutcome {
+            finish_attempts: group.finish_attempts.into_iter().map(|finish| self.finish_attempt(finish)).collect(),
+            finish_lanes: group.finish_lanes.into_iter().map(|finish| self.inbox.finish(finish)).collect(),
+            publish: group.publish.into_iter().map(|publish| self.publish(publish)).collect(),
+            record: group.record.into_iter().map(|row| self.inbox.record(row)).collect(),
+        }
+    }
+
+    fn create_webhook(&mut self, webhook: Webhook) -> Result<(), StoreError> {
+        let key = (webhook.organization.clone(), webhook.id.clone());
+        if self.webhooks.contains_key(&key) {
+            return Err(StoreError::Damaged(format!("the new webhook's id {} is taken", key.1)));
+        }
+        self.webhooks.insert(key, Arc::new(webhook));
+        Ok(())
+    }
+
+    fn update_webhook(&mut self, key: &WebhookKey, change: WebhookChange, at: Timestamp) -> Option<Webhook> {
+        let webhook = Arc::make_mut(self.webhooks.get_mut(key)?);
+        let WebhookChange { url, events, description, active } = change;
+        if let Some(url) = url {
+            webhook.url = url;
+        }
+        if let Some(events) = events {
+            webhook.events = events;
+        }
+        if let Some(description) = description {
+            webhook.description = description;
+        }
+        match active {
+            Some(true) => webhook.off = None,
+            Some(false) => switch_off(webhook, at, OffReason::Paused),
+            None => (),
+        }
+        Some(webhook.clone())
+    }
+
+    fn delete_webhook(&mut self, key: &WebhookKey) -> bool {
+        let existed = self.webhooks.remove(key).is_some();
+        if existed {
+            self.deliveries.cancel(key, "webhookDeleted");
+        }
+        existed
+    }
+
+    fn webhooks(&self, organization: &OrganizationId) -> Arc<[Arc<Webhook>]> {
+        let mut webhooks: Vec<_> =
+            self.webhooks.values().filter(|webhook| webhook.organization == *organization).cloned().collect();
+        webhooks.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        webhooks.into()
+    }
+
+    fn backlog(&self) -> Backlog {
+        let (deliveries, oldest_delivery_due) = self.deliveries.backlog();
+        let (effects, oldest_effect_due) = self.inbox.backlog();
+        let webhooks_off = self.webhooks.values().filter(|webhook| webhook.off.is_some()).count() as u64;
+        Backlog { deliveries, oldest_delivery_due, effects, oldest_effect_due, webhooks_off }
+    }
+}
+
+/// Switches a webhook off; one that is off already keeps the older reason.
+fn switch_off(webhook: &mut Webhook, since: Timestamp, reason: OffReason) {
+    webhook.off.get_or_insert(Off { since, reason });
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn commit(&self, group: Group) -> Result<GroupOutcome, StoreError> {
+        self.run(Operation::Commit, |state| state.commit(group))
+    }
+
+    async fn create_webhook(&self, webhook: Webhook) -> Result<(), StoreError> {
+        self.run(Operation::ChangeWebhook, |state| state.create_webhook(webhook))?
+    }
+
+    async fn update_webhook(
+        &self,
+        organization: &OrganizationId,
+        id: &WebhookId,
+        change: WebhookChange,
+        at: Timestamp,
+    ) -> Result<Option<Webhook>, StoreError> {
+        let key = (organization.clone(), id.clone());
+        self.run(Operation::ChangeWebhook, |state| state.update_webhook(&key, change, at))
+    }
+
+    async fn delete_webhook(
+        &self,
+        organization: &OrganizationId,
+        id: &WebhookId,
+        _at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let key = (organization.clone(), id.clone());
+        self.run(Operation::ChangeWebhook, |state| state.delete_webhook(&key))
+    }
+
+    async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError> {
+        self.run(Operation::Webhooks, |state| state.webhooks(organization))
+    }
+
+    async fn claim_deliveries(&self, claim: DeliveryClaim) -> Result<DeliveryClaims, StoreError> {
+        self.run(Operation::ClaimDeliveries, |state| state.claim_deliveries(&claim))
+    }
+
+    async fn claim_lanes(&self, claim: LaneClaim) -> Result<LaneClaims, StoreError> {
+        self.run(Operation::ClaimLanes, |state| state.inbox.claim(&claim))
+    }
+
+    async fn event(&self, organization: &OrganizationId, id: &EventId) -> Result<Option<EventView>, StoreError> {
+        self.run(Operation::Read, |state| state.deliveries.event(organization, id))
+    }
+
+    async fn log(&self, query: LogQuery) -> Result<Vec<LogEntry>, StoreError> {
+        self.run(Operation::Read, |state| state.deliveries.log(&query))
+    }
+
+    async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {
+        self.run(Operation::Read, |state| state.inbox.list(&query))
+    }
+
+    async fn inbox_row(
+        &self,
+        organization: &OrganizationId,
+        provider: &str,
+        delivery: &str,
+    ) -> Result<Option<InboxRowDetail>, StoreError> {
+        self.run(Operation::Read, |state| state.inbox.detail(organization, provider, delivery))
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.run(Operation::Read, |state| state.backlog())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.run(Operation::Ping, |_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Rows that were received, and the lanes in which they take effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::ordering::Version;
+use jiff::Timestamp;
+
+use crate::store::{
+    ClaimedLane, EffectState, EffectView, EndedRow, FinishLane, FinishOutcome, InboxQuery, InboxRowDetail,
+    InboxRowView, LaneClaim, LaneClaims, LaneKey, NewRow, RecordOutcome, RetryRow, RowPosition, RowState, WorkRow,
+};
+
+/// Organization, provider and the provider's id.
+type RowKey = (OrganizationId, String, String);
+
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    rows: BTreeMap<RowKey, Row>,
+    lanes: BTreeMap<LaneKey, Lane>,
+    /// The newest version that took effect; outlives the lane.
+    applied: BTreeMap<LaneKey, Version>,
+    /// Claims ever made: a lane that ended and began anew must not give out an old token again.
+    claims: u64,
+}
+
+#[derive(Debug)]
+struct Row {
+    position: RowPosition,
+    new: NewRow,
+    effects: BTreeMap<String, Effect>,
+}
+
+#[derive(Debug)]
+struct Effect {
+    state: EffectState,
+    failures: u32,
+    detail: String,
+    ended_at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    /// From when anyone may act on it: the retry's time or, while leased, the lease's end.
+    due_at: Timestamp,
+    leased: Option<(Arc<str>, u64)>,
+    /// The waiting rows, by their place in the key's history.
+    work: BTreeSet<(Version, String)>,
+}
+
+impl Inbox {
+    pub(super) fn record(&mut self, new: NewRow) -> RecordOutcome {
+        let key = (new.organization.clone(), new.provider.clone(), new.delivery.clone());
+        if self.rows.contains_key(&key) {
+            return RecordOutcome::Duplicate;
+        }
+        let mut effects = BTreeMap::new();
+        for route in &new.routes {
+            let waiting = Effect { state: EffectState::Waiting, failures: 0, detail: String::new(), ended_at: None };
+            effects.insert(route.clone(), waiting);
+            // A lane that is leased or backs off keeps its time.
+            let fresh = || Lane { due_at: new.due_at, leased: None, work: BTreeSet::new() };
+            let lane = self.lanes.entry(LaneKey::of(&new, route)).or_insert_with(fresh);
+            lane.work.insert((new.version.clone(), new.delivery.clone()));
+        }
+        let position = RowPosition(self.rows.len() as i64 + 1);
+        self.rows.insert(key, Row { position, new, effects });
+        RecordOutcome::Stored
+    }
+
+    pub(super) fn claim(&mut self, claim: &LaneClaim) -> LaneClaims {
+        let mut claims = LaneClaims::default();
+        for (organization, route, slots) in &claim.slots {
+            let mut due: Vec<(Timestamp, LaneKey)> = self
+                .lanes
+                .iter()
+                .filter(|(key, lane)| {
+                    key.organization == *organization && key.route == *route && lane.due_at <= claim.now
+                })
+                .map(|(key, lane)| (lane.due_at, key.clone()))
+                .collect();
+            due.sort();
+            claims.saturated |= due.len() > *slots as usize;
+            claims.lanes.extend(due.into_iter().take(*slots as usize).filter_map(|(_, key)| self.lease(key, claim)));
+        }
+        let asked = |key: &LaneKey| {
+            claim.slots.iter().any(|(organization, route, _)| *organization == key.organization && *route == key.route)
+        };
+        let later = self.lanes.iter().filter(|(key, lane)| asked(key) && lane.due_at > claim.now);
+        claims.next_due = later.map(|(_, lane)| lane.due_at).min();
+        claims
+    }
+
+    fn lease(&mut self, key: LaneKey, claim: &LaneClaim) -> Option<ClaimedLane> {
+        self.claims += 1;
+        let lane = self.lanes.get_mut(&key)?;
+        lane.leased = Some((claim.lease.owner.clone(), self.claims));
+        lane.due_at = claim.now.saturating_add(claim.lease.duration).unwrap_or(Timestamp::MAX);
+        let first = lane.work.iter().take(claim.rows_each as usize);
+        let rows =
+            first.filter_map(|(_, delivery)| work_row(self.rows.get(&row_key(&key, delivery))?, &key.route)).collect();
+        Some(ClaimedLane { applied: self.applied.get(&key).cloned(), key, claim: self.claims, rows })
+    }
+
+    pub(super) fn finish(&mut self, finish: FinishLane) -> FinishOutcome {
+        let FinishLane { key, owner, claim, ended, retry, applied, at, now } = finish;
+        let Some(lane) = self
+            .lanes
+            .get_mut(&key)
+            .filter(|lane| lane.leased.as_ref().is_some_and(|(by, n)| *by == owner && *n == claim))
+        else {
+            return FinishOutcome::LeaseLost;
+        };
+        lane.leased = None;
+        lane.due_at = retry.as_ref().map_or(now, |retry| retry.due_at);
+        for EndedRow { delivery, state, detail } in ended {
+            let Some((row, effect)) = waiting_effect(&mut self.rows, &key, &delivery) else { continue };
+            lane.work.remove(&(row.clone(), delivery));
+            *effect = Effect { state, detail, ended_at: Some(at), failures: effect.failures };
+        }
+        if let Some(RetryRow { delivery, failures, error, .. }) = retry
+            && let Some((_, effect)) = waiting_effect(&mut self.rows, &key, &delivery)
+        {
+            (effect.failures, effect.detail) = (failures, error);
+        }
+        if lane.work.is_empty() {
+            self.lanes.remove(&key);
+        }
+        if let Some(version) = applied {
+            let newest = self.applied.entry(key).or_insert_with(|| version.clone());
+            *newest = version.max(newest.clone());
+        }
+        FinishOutcome::Applied { switched_off: false }
+    }
+
+    pub(super) fn list(&self, query: &InboxQuery) -> Vec<InboxRowView> {
+        let wanted = |row: &InboxRowView| {
+            query.source.as_ref().is_none_or(|source| *source == row.source)
+                && query.state.is_none_or(|state| state == row.state)
+                && query.key.as_ref().is_none_or(|key| *key == row.key)
+                && query.before.is_none_or(|before| row.position < before)
+        };
+        let of_organization = self.rows.values().filter(|row| row.new.organization == query.organization);
+        let mut rows: Vec<_> = of_organization.map(Row::view).filter(wanted).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.position));
+        rows.truncate(query.limit as usize);
+        rows
+    }
+
+    pub(super) fn detail(
+        &self,
+        organization: &OrganizationId,
+        provider: &str,
+        delivery: &str,
+    ) -> Option<InboxRowDetail> {
+        let row = self.rows.get(&(organization.clone(), provider.to_owned(), delivery.to_owned()))?;
+        let effects = row.effects.iter().map(|(route, effect)| EffectView {
+            route: route.clone(),
+            state: effect.state,
+            failures: effect.failures,
+            next_attempt_at: self.next_attempt_at(row, route, effect),
+            detail: effect.detail.clone(),
+            ended_at: effect.ended_at,
+        });
+        Some(InboxRowDetail { row: row.view(), body: row.new.body.clone(), effects: effects.collect() })
+    }
+
+    fn next_attempt_at(&self, row: &Row, route: &str, effect: &Effect) -> Option<Timestamp> {
+        let lane = self.lanes.get(&LaneKey::of(&row.new, route))?;
+        let idle = effect.state == EffectState::Waiting && lane.leased.is_none();
+        idle.then_some(lane.due_at)
+    }
+
+    /// How many effects wait, and when the oldest is or was due.
+    pub(super) fn backlog(&self) -> (u64, Option<Timestamp>) {
+        let effects = self.lanes.values().map(|lane| lane.work.len() as u64).sum();
+        (effects, self.lanes.values().map(|lane| lane.due_at).min())
+    }
+}
+
+impl Row {
+    fn view(&self) -> InboxRowView {
+        let new = &self.new;
+        InboxRowView {
+            position: self.position,
+            provider: new.provider.clone(),
+            source: new.source.clone(),
+            delivery: new.delivery.clone(),
+            event_type: new.event_type.clone(),
+            key: new.key.clone(),
+            timestamp: Timestamp::from_microsecond(new.version.micros).unwrap_or(new.received_at),
+            received_at: new.received_at,
+            state: RowState::of(self.effects.values().map(|effect| effect.state)),
+            reason: new.park_reason.clone(),
+        }
+    }
+}
+
+fn row_key(lane: &LaneKey, delivery: &str) -> RowKey {
+    (lane.organization.clone(), lane.provider.clone(), delivery.to_owned())
+}
+
+fn work_row(row: &Row, route: &str) -> Option<WorkRow> {
+    let NewRow { delivery, source, event_type, key, version, received_at, due_at, body, .. } = row.new.clone();
+    let failures = row.effects.get(route)?.failures;
+    Some(WorkRow { delivery, source, event_type, key, version, failures, received_at, due_since: due_at, body })
+}
+
+/// The effect of a row that waits in this lane, with the row's version.
+fn waiting_effect<'a>(
+    rows: &'a mut BTreeMap<RowKey, Row>,
+    lane: &LaneKey,
+    delivery: &str,
+) -> Option<(&'a Version, &'a mut Effect)> {
+    let row = rows.get_mut(&row_key(lane, delivery))?;
+    if LaneKey::of(&row.new, &lane.route) != *lane {
+        return None;
+    }
+    let effect = row.effects.get_mut(&lane.route).filter(|effect| effect.state == EffectState::Waiting)?;
+    Some((&row.new.version, effect))
+}

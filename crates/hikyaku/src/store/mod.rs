@@ -1,0 +1,110 @@
+//! What is kept, behind one trait. Its methods are operations of the domain; every one is one transaction, and neither
+//! SQL nor a transaction type leaves an implementation. The suite in `conformance` says what an implementation must do,
+//! and each one passes it.
+//!
+//! Rows move from hot to history: a delivery that waits is in one small table, one that has ended in another; the same
+//! for the inbox's work. Keys begin with the organization everywhere.
+
+#[cfg(test)]
+pub(crate) mod conformance;
+mod group;
+pub mod memory;
+mod model;
+pub mod sqlite;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
+use hikyaku_core::webhook::Webhook;
+use jiff::Timestamp;
+
+pub use group::{Committer, MAX_GROUP_WRITES, MAX_QUEUED_PARTS};
+pub use model::*;
+
+/// Shared handle to a store.
+pub type SharedStore = Arc<dyn Store>;
+
+/// Why a store could not do what it was asked. A commit has three ends: done, not done, and not known.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was written: the store is busy, full or away. Trying again later is safe.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// The answer to a commit was lost: it may be written or not. Asking for the id, or repeating the same call, tells.
+    #[error("the store did not say whether it wrote: {0}")]
+    Unknown(String),
+    /// The store holds something that this program cannot have written, or refuses a statement: a defect of ours or
+    /// damage to the file.
+    #[error("the store is damaged or does not fit this program: {0}")]
+    Damaged(String),
+}
+
+/// The store.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Writes a whole group in one transaction: all of it or nothing. The parts are applied in the order in which
+    /// [`Group`] lists them, and each part's answers stand at its own position in [`GroupOutcome`].
+    ///
+    /// A conflict or a lost lease is an answer, not an error, and keeps nothing else of the group from being written.
+    async fn commit(&self, group: Group) -> Result<GroupOutcome, StoreError>;
+
+    /// Registers a webhook under a new id; one that is taken is [`StoreError::Damaged`].
+    async fn create_webhook(&self, webhook: Webhook) -> Result<(), StoreError>;
+
+    /// Changes a webhook and gives it back as it is now, or `None` where there is none. Switching a webhook off that is
+    /// off already keeps the older reason; `at` is the wall time of the change.
+    async fn update_webhook(
+        &self,
+        organization: &OrganizationId,
+        id: &WebhookId,
+        change: WebhookChange,
+        at: Timestamp,
+    ) -> Result<Option<Webhook>, StoreError>;
+
+    /// Removes a webhook; its waiting deliveries end as cancelled with the reason `webhookDeleted`, in the same commit.
+    /// Its log stays until it ages. `false` where there is no such webhook.
+    async fn delete_webhook(
+        &self,
+        organization: &OrganizationId,
+        id: &WebhookId,
+        at: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// An organization's webhooks, oldest first (by `created_at`, then id). May be answered from a cache that every change through this process
+    /// renews before the change is answered.
+    async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError>;
+
+    /// Takes due deliveries under a lease: at most the free slots of each webhook, every webhook in its turn, so that a
+    /// long queue to one costs the others nothing; of one webhook what was due first. A webhook that is off is served
+    /// like any other (R14). What was left behind when its lease ended is taken over: see
+    /// [`ClaimedDelivery::interrupted`].
+    async fn claim_deliveries(&self, claim: DeliveryClaim) -> Result<DeliveryClaims, StoreError>;
+
+    /// Takes due lanes under a lease: per route at most its free slots, those due first, with the first rows of each
+    /// lane in their order. A lane whose lease has ended is due.
+    async fn claim_lanes(&self, claim: LaneClaim) -> Result<LaneClaims, StoreError>;
+
+    /// An event with its deliveries and their attempts, or `None`.
+    async fn event(&self, organization: &OrganizationId, id: &EventId) -> Result<Option<EventView>, StoreError>;
+
+    /// A webhook's attempts, newest first; also of one that has been removed.
+    async fn log(&self, query: LogQuery) -> Result<Vec<LogEntry>, StoreError>;
+
+    /// The inbox's rows, newest first.
+    async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError>;
+
+    /// One inbox row with its body and its effects, or `None`.
+    async fn inbox_row(
+        &self,
+        organization: &OrganizationId,
+        provider: &str,
+        delivery: &str,
+    ) -> Result<Option<InboxRowDetail>, StoreError>;
+
+    /// How much there is of what, for the metrics: cheap, and never a scan of history.
+    async fn backlog(&self) -> Result<Backlog, StoreError>;
+
+    /// Whether a commit would succeed now; writes something harmless to know.
+    async fn ping(&self) -> Result<(), StoreError>;
+}

@@ -1,0 +1,250 @@
+//! Taking due deliveries.
+//!
+//! What is due is looked for beside the thread that writes, webhook by webhook: the index leads from one webhook that
+//! waits to the next, so that a queue of any length to one of them costs the others nothing. The thread that writes
+//! then takes what is still due.
+
+use bytes::Bytes;
+use hikyaku_core::delivery::History;
+use hikyaku_core::event::EventType;
+use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, WebhookId};
+use jiff::Timestamp;
+use rusqlite::{CachedStatement, Connection, Rows, params};
+
+use super::columns::{self, lease_end, millis};
+use super::writer::Transaction;
+use crate::store::{ClaimedDelivery, DeliveryClaim, DeliveryClaims, StoreError};
+
+// Not one statement with `(organization, webhook) > (?1, ?2)`: SQLite would step over every row of the webhook at hand.
+const NEXT_WEBHOOK: &str = "SELECT organization, webhook, due_at FROM waiting
+    WHERE organization = ?1 AND webhook > ?2 ORDER BY webhook, due_at LIMIT 1";
+const NEXT_ORGANIZATION: &str = "SELECT organization, webhook, due_at FROM waiting
+    WHERE organization > ?1 ORDER BY organization, webhook, due_at LIMIT 1";
+const DUE: &str = "SELECT event FROM waiting
+    WHERE organization = ?1 AND webhook = ?2 AND due_at <= ?3 ORDER BY due_at, event LIMIT ?4";
+const DUE_LATER: &str = "SELECT due_at FROM waiting
+    WHERE organization = ?1 AND webhook = ?2 AND due_at > ?3 ORDER BY due_at LIMIT 1";
+const EVENT: &str = "SELECT type, body FROM events WHERE organization = ?1 AND id = ?2";
+const LOOK: &str = "SELECT attempt, spoiled, attempt_started_at FROM waiting
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND due_at <= ?4";
+const TAKE: &str = "UPDATE waiting SET owner = ?4, due_at = ?5, attempt = ?6, attempt_started_at = ?7
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
+
+/// The statements of this file.
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[NEXT_WEBHOOK, NEXT_ORGANIZATION, DUE, DUE_LATER, EVENT, LOOK, TAKE];
+
+type WebhookKey = (OrganizationId, WebhookId);
+
+/// Deliveries that were due when they were looked for, and the rest of the claim's answer.
+pub(super) struct Found {
+    due: Vec<Due>,
+    claims: DeliveryClaims,
+}
+
+struct Due {
+    key: DeliveryKey,
+    event_type: EventType,
+    body: Bytes,
+}
+
+impl Found {
+    /// Whether nothing is to be taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// The answer when nothing is to be taken.
+    pub(super) fn into_claims(self) -> DeliveryClaims {
+        self.claims
+    }
+}
+
+/// Looks for due deliveries, and takes none.
+pub(super) fn find(db: &Connection, claim: &DeliveryClaim) -> Result<Found, StoreError> {
+    let mut walk = Walk::new(db, claim)?;
+    // Those after the one at which the last claim stopped, then from the first up to that one.
+    for (mut from, until) in [(claim.after.clone(), None), (None, claim.after.as_ref())] {
+        while let Some((webhook, first_due)) = walk.next(from.as_ref())? {
+            if until.is_some_and(|until| webhook > *until) {
+                break;
+            }
+            if walk.visit(&webhook, first_due)? == Visit::NoMoreRoom {
+                return Ok(walk.found);
+            }
+            from = Some(webhook);
+        }
+        if claim.after.is_none() {
+            break;
+        }
+    }
+    Ok(walk.found)
+}
+
+#[derive(PartialEq, Eq)]
+enum Visit {
+    GoOn,
+    NoMoreRoom,
+}
+
+/// The way along the webhooks that wait.
+struct Walk<'a> {
+    claim: &'a DeliveryClaim,
+    next_webhook: CachedStatement<'a>,
+    next_organization: CachedStatement<'a>,
+    due: CachedStatement<'a>,
+    due_later: CachedStatement<'a>,
+    event: CachedStatement<'a>,
+    found: Found,
+}
+
+impl<'a> Walk<'a> {
+    fn new(db: &'a Connection, claim: &'a DeliveryClaim) -> Result<Self, StoreError> {
+        Ok(Self {
+            claim,
+            next_webhook: db.prepare_cached(NEXT_WEBHOOK)?,
+            next_organization: db.prepare_cached(NEXT_ORGANIZATION)?,
+            due: db.prepare_cached(DUE)?,
+            due_later: db.prepare_cached(DUE_LATER)?,
+            event: db.prepare_cached(EVENT)?,
+            found: Found { due: Vec::new(), claims: DeliveryClaims::default() },
+        })
+    }
+
+    /// The webhook after `from`, and when the first of its deliveries is due.
+    fn next(&mut self, from: Option<&WebhookKey>) -> Result<Option<(WebhookKey, Timestamp)>, StoreError> {
+        if let Some((organization, webhook)) = from {
+            let next = first(self.next_webhook.query([organization.as_str(), webhook.as_str()])?)?;
+            if next.is_some() {
+                return Ok(next);
+            }
+        }
+        // No name is empty.
+        let organization = from.map_or("", |(organization, _)| organization.as_str());
+        first(self.next_organization.query([organization])?)
+    }
+
+    fn visit(&mut self, webhook: &WebhookKey, first_due: Timestamp) -> Result<Visit, StoreError> {
+        if first_due > self.claim.now {
+            self.note_due(Some(first_due));
+            return Ok(Visit::GoOn);
+        }
+        let left = self.claim.limit as usize - self.found.due.len();
+        if left == 0 {
+            return Ok(Visit::NoMoreRoom);
+        }
+        let slots = *self.claim.slots.get(webhook).unwrap_or(&self.claim.slots_each) as usize;
+        let mut events = self.due_events(webhook, slots.saturating_add(1))?;
+        if events.len() > slots {
+            self.found.claims.saturated.push(webhook.clone());
+        }
+        events.truncate(slots.min(left));
+        for event in events {
+            self.keep(webhook, event)?;
+        }
+        let later = self.first_due_later(webhook)?;
+        self.note_due(later);
+        if self.found.due.len() == self.claim.limit as usize {
+            self.found.claims.stopped_at = Some(webhook.clone());
+        }
+        Ok(Visit::GoOn)
+    }
+
+    fn due_events(&mut self, (organization, webhook): &WebhookKey, most: usize) -> Result<Vec<EventId>, StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let parameters = params![organization.as_str(), webhook.as_str(), millis(self.claim.now), most];
+        let mut rows = self.due.query(parameters)?;
+        let mut events = Vec::new();
+        while let Some(row) = rows.next()? {
+            events.push(columns::event_id(row, 0)?);
+        }
+        Ok(events)
+    }
+
+    fn first_due_later(&mut self, (organization, webhook): &WebhookKey) -> Result<Option<Timestamp>, StoreError> {
+        let mut rows =
+            self.due_later.query(params![organization.as_str(), webhook.as_str(), millis(self.claim.now)])?;
+        rows.next()?.map(|row| columns::time(row, 0)).transpose()
+    }
+
+    fn note_due(&mut self, due: Option<Timestamp>) {
+        self.found.claims.next_due = self.found.claims.next_due.into_iter().chain(due).min();
+    }
+
+    /// Keeps a due delivery with its event. An event never changes, so that it can be read before the delivery is taken.
+    fn keep(&mut self, (organization, webhook): &WebhookKey, event: EventId) -> Result<(), StoreError> {
+        let mut rows = self.event.query([organization.as_str(), event.as_str()])?;
+        let row = rows.next()?.ok_or_else(|| StoreError::Damaged(format!("a delivery's event {event} is missing")))?;
+        let (event_type, body) = (columns::event_type(row, 0)?, columns::body(row, 1)?);
+        let key = DeliveryKey { organization: organization.clone(), event, webhook: webhook.clone() };
+        self.found.due.push(Due { key, event_type, body });
+        Ok(())
+    }
+}
+
+fn first(mut rows: Rows<'_>) -> Result<Option<(WebhookKey, Timestamp)>, StoreError> {
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let key = (columns::organization(row, 0)?, columns::webhook_id(row, 1)?);
+    Ok(Some((key, columns::time(row, 2)?)))
+}
+
+/// Takes those of the deliveries found that are still due.
+pub(super) fn take(
+    transaction: &mut Transaction<'_>,
+    claim: &DeliveryClaim,
+    found: Found,
+) -> Result<DeliveryClaims, StoreError> {
+    let Found { due, mut claims } = found;
+    for due in due {
+        claims.deliveries.extend(take_one(transaction, claim, due)?);
+    }
+    if !claims.deliveries.is_empty() {
+        let lease_end = lease_end(claim.now, claim.lease.duration);
+        claims.next_due = claims.next_due.into_iter().chain([lease_end]).min();
+    }
+    Ok(claims)
+}
+
+fn take_one(
+    transaction: &mut Transaction<'_>,
+    claim: &DeliveryClaim,
+    due: Due,
+) -> Result<Option<ClaimedDelivery>, StoreError> {
+    let Due { key, event_type, body } = due;
+    let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
+    let Some(begun) = begun(transaction.db, &key, claim.now)? else { return Ok(None) };
+    let Begun { attempt, spoiled_by_us, interrupted } = begun;
+    // An attempt that was left behind goes on to be the present one: it may have arrived.
+    let attempt = if interrupted.is_some() { attempt } else { attempt + 1 };
+    transaction.db.prepare_cached(TAKE)?.execute(params![
+        organization,
+        event,
+        webhook,
+        claim.lease.owner,
+        millis(lease_end(claim.now, claim.lease.duration)),
+        attempt,
+        millis(interrupted.unwrap_or(claim.at)),
+    ])?;
+    let missing = || StoreError::Damaged(format!("a delivery's webhook {webhook} is missing"));
+    let to = transaction.webhooks.find(transaction.db, &key.organization, &key.webhook)?.ok_or_else(missing)?;
+    let history = History { attempts: attempt.saturating_sub(1), spoiled_by_us };
+    Ok(Some(ClaimedDelivery { key, attempt, history, interrupted, event_type, body, webhook: to }))
+}
+
+/// How far a delivery has come.
+struct Begun {
+    attempt: u32,
+    spoiled_by_us: u32,
+    /// When the attempt began that was left behind, if one was.
+    interrupted: Option<Timestamp>,
+}
+
+/// How far a delivery has come, if it is still due.
+fn begun(db: &Connection, key: &DeliveryKey, now: Timestamp) -> Result<Option<Begun>, StoreError> {
+    let mut statement = db.prepare_cached(LOOK)?;
+    let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
+    let mut rows = statement.query(params![organization, event, webhook, millis(now)])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let (attempt, spoiled_by_us, interrupted) = (row.get(0)?, row.get(1)?, columns::optional_time(row, 2)?);
+    Ok(Some(Begun { attempt, spoiled_by_us, interrupted }))
+}

@@ -1,0 +1,106 @@
+//! Writing what an attempt came to, under its lease.
+
+use hikyaku_core::delivery::{Decision, DeliveryState};
+use hikyaku_core::ids::DeliveryKey;
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use super::columns::{lease_end, micros, millis, outcome_columns};
+use super::webhooks;
+use super::writer::Transaction;
+use crate::store::{AttemptRecord, FinishAttempt, FinishOutcome, StoreError};
+
+const STOP_WAITING: &str = "DELETE FROM waiting
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND attempt = ?5";
+const END: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at)
+    VALUES (?1, ?2, ?3, ?4, '', ?5)";
+const RETRY: &str = "UPDATE waiting
+    SET due_at = ?6, spoiled = spoiled + ?7, owner = NULL, attempt_started_at = NULL
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND attempt = ?5";
+/// One line per attempt number. The first word on it stays, but "interrupted" gives way to what a late finish tells.
+const LOG: &str = "INSERT INTO attempts (organization, event, webhook, number, started_at, duration_micros,
+        http_status, failure, error, response_body)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+    ON CONFLICT (organization, event, webhook, number) DO UPDATE
+    SET started_at = excluded.started_at, duration_micros = excluded.duration_micros,
+        http_status = excluded.http_status, failure = excluded.failure, error = excluded.error,
+        response_body = excluded.response_body
+    WHERE attempts.failure = 'interrupted'";
+const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM waiting WHERE organization = ?1 AND event = ?2 AND webhook = ?3)
+    OR EXISTS (SELECT 1 FROM deliveries WHERE organization = ?1 AND event = ?2 AND webhook = ?3)";
+
+/// The statements of this file.
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[STOP_WAITING, END, RETRY, LOG, EXISTS];
+
+/// Writes an attempt and what follows from it; without the lease, the attempt only.
+pub(super) fn finish_attempt(
+    transaction: &mut Transaction<'_>,
+    finish: &FinishAttempt,
+) -> Result<FinishOutcome, StoreError> {
+    let FinishAttempt { key, attempt, decision, .. } = finish;
+    let ended_at = lease_end(attempt.started_at, attempt.duration);
+    let held = match decision {
+        Decision::Retry { at } => retry(transaction.db, finish, *at)?,
+        Decision::Delivered => end(transaction.db, finish, DeliveryState::Delivered, ended_at)?,
+        Decision::Exhausted { .. } => end(transaction.db, finish, DeliveryState::Exhausted, ended_at)?,
+    };
+    if held || exists(transaction.db, key)? {
+        log(transaction.db, key, attempt)?;
+    }
+    if !held {
+        return Ok(FinishOutcome::LeaseLost);
+    }
+    let switched_off = *decision == Decision::Exhausted { switch_off: true }
+        && webhooks::switch_off(transaction, &key.organization, &key.webhook, &key.event, ended_at)?;
+    Ok(FinishOutcome::Applied { switched_off })
+}
+
+/// Makes the delivery wait for its next attempt; `false` where the lease is not held.
+fn retry(db: &Connection, finish: &FinishAttempt, at: Timestamp) -> Result<bool, StoreError> {
+    let FinishAttempt { key, owner, attempt, .. } = finish;
+    let changed = db.prepare_cached(RETRY)?.execute(params![
+        key.organization.as_str(),
+        key.event.as_str(),
+        key.webhook.as_str(),
+        owner,
+        attempt.number,
+        millis(at),
+        attempt.outcome.spoiled_by_us(),
+    ])?;
+    Ok(changed == 1)
+}
+
+/// Moves the delivery from what waits to what has ended; `false` where the lease is not held.
+fn end(db: &Connection, finish: &FinishAttempt, state: DeliveryState, ended_at: Timestamp) -> Result<bool, StoreError> {
+    let FinishAttempt { key, owner, attempt, .. } = finish;
+    let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
+    let token = params![organization, event, webhook, owner, attempt.number];
+    if db.prepare_cached(STOP_WAITING)?.execute(token)? == 0 {
+        return Ok(false);
+    }
+    db.prepare_cached(END)?.execute(params![organization, event, webhook, state.as_str(), millis(ended_at)])?;
+    Ok(true)
+}
+
+fn log(db: &Connection, key: &DeliveryKey, attempt: &AttemptRecord) -> Result<(), StoreError> {
+    let (http_status, failure) = outcome_columns(attempt.outcome);
+    db.prepare_cached(LOG)?.execute(params![
+        key.organization.as_str(),
+        key.event.as_str(),
+        key.webhook.as_str(),
+        attempt.number,
+        millis(attempt.started_at),
+        micros(attempt.duration),
+        http_status,
+        failure,
+        attempt.error,
+        &attempt.response_body[..],
+    ])?;
+    Ok(())
+}
+
+fn exists(db: &Connection, key: &DeliveryKey) -> Result<bool, StoreError> {
+    let key = [key.organization.as_str(), key.event.as_str(), key.webhook.as_str()];
+    Ok(db.prepare_cached(EXISTS)?.query_row(key, |row| row.get(0))?)
+}

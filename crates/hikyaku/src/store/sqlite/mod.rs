@@ -1,0 +1,186 @@
+//! The store in one SQLite file, with nothing to install: the default.
+//!
+//! One thread writes: it owns the only connection that may, takes one job after another, and runs each as one
+//! transaction (BEGIN IMMEDIATE, fsynced before it is answered). Reads run beside it on a few connections of their
+//! own, each a short statement or two over one snapshot, so that the write-ahead log can always be folded back. The
+//! file belongs to one process at a time; several nodes need a database server.
+
+mod claim;
+mod columns;
+mod errors;
+mod finish;
+mod inbox;
+mod lanes;
+mod open;
+mod publish;
+mod read;
+mod readers;
+mod webhooks;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
+use hikyaku_core::webhook::Webhook;
+use jiff::Timestamp;
+use tokio::sync::Mutex;
+
+use super::{
+    Backlog, DeliveryClaim, DeliveryClaims, EventView, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
+    LaneClaim, LaneClaims, LogEntry, LogQuery, Store, StoreError, WebhookChange,
+};
+use crate::clock::Clock;
+pub use open::OpenError;
+use readers::Readers;
+use webhooks::WebhookCache;
+use writer::{Transaction, Writer};
+
+/// The store in one SQLite file. Dropping it waits until everything handed over is written.
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Readers,
+    webhooks: Arc<WebhookCache>,
+    /// One claim at a time: two would find the same deliveries, and one of them go away with few.
+    claiming_deliveries: Mutex<()>,
+    /// The same for lanes.
+    claiming_lanes: Mutex<()>,
+}
+
+impl SqliteStore {
+    /// Opens the store in the file at `path`, and creates it where there is none. Only one process may have it open;
+    /// what the last one had under lease is due at once, because that process is gone. Blocks while it works.
+    pub fn open(path: &Path, clock: &dyn Clock) -> Result<Self, OpenError> {
+        let opened = open::open(path, clock.schedule())?;
+        let webhooks = Arc::new(WebhookCache::default());
+        let writer = Writer::start(opened.writer, opened.lock, opened.wal_path, webhooks.clone())
+            .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        let readers = Readers::new(opened.readers);
+        Ok(Self { writer, readers, webhooks, claiming_deliveries: Mutex::default(), claiming_lanes: Mutex::default() })
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").finish_non_exhaustive()
+    }
+}
+
+fn commit(transaction: &mut Transaction<'_>, group: &Group) -> Result<GroupOutcome, StoreError> {
+    let mut outcome = GroupOutcome::default();
+    for finish in &group.finish_attempts {
+        outcome.finish_attempts.push(finish::finish_attempt(transaction, finish)?);
+    }
+    for finish in &group.finish_lanes {
+        outcome.finish_lanes.push(lanes::finish_lane(transaction, finish)?);
+    }
+    for publish in &group.publish {
+        outcome.publish.push(publish::publish(transaction, publish)?);
+    }
+    for row in &group.record {
+        outcome.record.push(inbox::record(transaction, row)?);
+    }
+    Ok(outcome)
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn commit(&self, group: Group) -> Result<GroupOutcome, StoreError> {
+        self.writer.run(move |transaction| commit(transaction, &group)).await
+    }
+
+    async fn create_webhook(&self, webhook: Webhook) -> Result<(), StoreError> {
+        self.writer.run(move |transaction| webhooks::create(transaction, webhook)).await
+    }
+
+    async fn update_webhook(
+        &self,
+        organization: &OrganizationId,
+        id: &WebhookId,
+        change: WebhookChange,
+        at: Timestamp,
+    ) -> Result<Option<Webhook>, StoreError> {
+        let (organization, id) = (organization.clone(), id.clone());
+        self.writer.run(move |transaction| webhooks::update(transaction, &organization, &id, change, at)).await
+    }
+
+    async fn delete_webhook(
+        &self,
+        organization: &OrganizationId,
+        id: &WebhookId,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let (organization, id) = (organization.clone(), id.clone());
+        self.writer.run(move |transaction| webhooks::delete(transaction, &organization, &id, at)).await
+    }
+
+    async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError> {
+        if let Some(known) = self.webhooks.get(organization) {
+            return Ok(known);
+        }
+        // Only the writer fills the cache: it alone knows that no change comes between reading and remembering.
+        let organization = organization.clone();
+        self.writer.run(move |transaction| transaction.webhooks.of(transaction.db, &organization)).await
+    }
+
+    async fn claim_deliveries(&self, claim: DeliveryClaim) -> Result<DeliveryClaims, StoreError> {
+        let _alone = self.claiming_deliveries.lock().await;
+        let claim = Arc::new(claim);
+        let asked = claim.clone();
+        let found = self.readers.run(move |db| claim::find(db, &asked)).await?;
+        if found.is_empty() {
+            return Ok(found.into_claims());
+        }
+        self.writer.run(move |transaction| claim::take(transaction, &claim, found)).await
+    }
+
+    async fn claim_lanes(&self, claim: LaneClaim) -> Result<LaneClaims, StoreError> {
+        let _alone = self.claiming_lanes.lock().await;
+        let claim = Arc::new(claim);
+        let asked = claim.clone();
+        let mut found = self.readers.run(move |db| lanes::find(db, &asked)).await?;
+        if found.lanes.is_empty() {
+            return Ok(found);
+        }
+        let rows_each = claim.rows_each;
+        found = self.writer.run(move |transaction| lanes::take(transaction, &claim, found)).await?;
+        // Leased lanes only gain rows until they are finished. If this reading fails, they are due when the lease ends.
+        self.readers.run(move |db| lanes::fill(db, found, rows_each)).await
+    }
+
+    async fn event(&self, organization: &OrganizationId, id: &EventId) -> Result<Option<EventView>, StoreError> {
+        let (organization, id) = (organization.clone(), id.clone());
+        self.readers.run(move |db| read::event(db, &organization, &id)).await
+    }
+
+    async fn log(&self, query: LogQuery) -> Result<Vec<LogEntry>, StoreError> {
+        self.readers.run(move |db| read::log(db, &query)).await
+    }
+
+    async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {
+        self.readers.run(move |db| inbox::list(db, &query)).await
+    }
+
+    async fn inbox_row(
+        &self,
+        organization: &OrganizationId,
+        provider: &str,
+        delivery: &str,
+    ) -> Result<Option<InboxRowDetail>, StoreError> {
+        let (organization, provider, delivery) = (organization.clone(), provider.to_owned(), delivery.to_owned());
+        self.readers.run(move |db| inbox::detail(db, &organization, &provider, &delivery)).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.readers.run(read::backlog).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.writer.run(|transaction| read::ping(transaction.db)).await
+    }
+}

@@ -1,0 +1,164 @@
+//! Showing events, the log and the backlog; and the ping.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hikyaku_core::delivery::DeliveryState;
+use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+
+use super::columns::{self, millis};
+use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, LogEntry, LogQuery, StoreError};
+
+const EVENT: &str = "SELECT type, timestamp, body FROM events WHERE organization = ?1 AND id = ?2";
+const WAITING: &str = "SELECT webhook, due_at, owner IS NOT NULL FROM waiting WHERE organization = ?1 AND event = ?2";
+const ENDED: &str = "SELECT webhook, state, reason FROM deliveries WHERE organization = ?1 AND event = ?2";
+const ATTEMPTS: &str = "SELECT number, started_at, duration_micros, http_status, failure, error, response_body, webhook
+    FROM attempts WHERE organization = ?1 AND event = ?2 ORDER BY webhook, number";
+const LOG: &str =
+    "SELECT a.number, a.started_at, a.duration_micros, a.http_status, a.failure, a.error, a.response_body,
+        a.event, e.type
+    FROM attempts a JOIN events e ON e.organization = a.organization AND e.id = a.event
+    WHERE a.organization = ?1 AND a.webhook = ?2 AND (a.started_at, a.event, a.number) < (?3, ?4, ?5)
+    ORDER BY a.started_at DESC, a.event DESC, a.number DESC LIMIT ?6";
+pub(super) const DELIVERY_BACKLOG: &str = "SELECT COUNT(*), MIN(due_at) FROM waiting";
+pub(super) const EFFECT_BACKLOG: &str = "SELECT (SELECT COUNT(*) FROM work), MIN(due_at) FROM lanes";
+const WEBHOOKS_OFF: &str = "SELECT COUNT(*), MIN(off_since) FROM webhooks WHERE off_since IS NOT NULL";
+const PING: &str = "INSERT INTO pings (id, count) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET count = count + 1";
+
+/// The statements of this file. Those of the backlog read all that is hot, by an index, and nothing of history.
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[EVENT, WAITING, ENDED, ATTEMPTS, LOG, DELIVERY_BACKLOG, EFFECT_BACKLOG, WEBHOOKS_OFF, PING];
+
+/// An event with its deliveries and their attempts, or `None`.
+pub(super) fn event(
+    db: &Connection,
+    organization: &OrganizationId,
+    id: &EventId,
+) -> Result<Option<EventView>, StoreError> {
+    let mut statement = db.prepare_cached(EVENT)?;
+    let mut rows = statement.query([organization.as_str(), id.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let mut deliveries = deliveries(db, [organization.as_str(), id.as_str()])?;
+    attempts(db, [organization.as_str(), id.as_str()], &mut deliveries)?;
+    Ok(Some(EventView {
+        id: id.clone(),
+        event_type: columns::event_type(row, 0)?,
+        timestamp: columns::time(row, 1)?,
+        body: columns::body(row, 2)?,
+        deliveries: deliveries.into_values().collect(),
+    }))
+}
+
+fn deliveries(db: &Connection, event: [&str; 2]) -> Result<BTreeMap<WebhookId, DeliveryView>, StoreError> {
+    let mut found = BTreeMap::new();
+    let mut statement = db.prepare_cached(WAITING)?;
+    let mut rows = statement.query(event)?;
+    while let Some(row) = rows.next()? {
+        let delivery = waiting(row)?;
+        found.insert(delivery.webhook.clone(), delivery);
+    }
+    let mut statement = db.prepare_cached(ENDED)?;
+    let mut rows = statement.query(event)?;
+    while let Some(row) = rows.next()? {
+        let delivery = ended(row)?;
+        found.insert(delivery.webhook.clone(), delivery);
+    }
+    Ok(found)
+}
+
+fn waiting(row: &Row<'_>) -> Result<DeliveryView, StoreError> {
+    let in_flight: bool = row.get(2)?;
+    Ok(DeliveryView {
+        webhook: columns::webhook_id(row, 0)?,
+        state: DeliveryState::Waiting,
+        next_attempt_at: if in_flight { None } else { columns::optional_time(row, 1)? },
+        in_flight,
+        reason: String::new(),
+        attempts: Vec::new(),
+    })
+}
+
+fn ended(row: &Row<'_>) -> Result<DeliveryView, StoreError> {
+    Ok(DeliveryView {
+        webhook: columns::webhook_id(row, 0)?,
+        state: columns::delivery_state(row, 1)?,
+        next_attempt_at: None,
+        in_flight: false,
+        reason: row.get(2)?,
+        attempts: Vec::new(),
+    })
+}
+
+fn attempts(
+    db: &Connection,
+    event: [&str; 2],
+    deliveries: &mut BTreeMap<WebhookId, DeliveryView>,
+) -> Result<(), StoreError> {
+    let mut statement = db.prepare_cached(ATTEMPTS)?;
+    let mut rows = statement.query(event)?;
+    while let Some(row) = rows.next()? {
+        if let Some(delivery) = deliveries.get_mut(&columns::webhook_id(row, 7)?) {
+            delivery.attempts.push(attempt(row)?);
+        }
+    }
+    Ok(())
+}
+
+/// An attempt from the first seven columns.
+fn attempt(row: &Row<'_>) -> Result<AttemptRecord, StoreError> {
+    Ok(AttemptRecord {
+        number: row.get(0)?,
+        started_at: columns::time(row, 1)?,
+        duration: Duration::from_micros(row.get::<_, i64>(2)?.unsigned_abs()),
+        outcome: columns::outcome(row, 3)?,
+        error: row.get(5)?,
+        response_body: columns::body(row, 6)?,
+    })
+}
+
+/// A page of a webhook's log, newest first.
+pub(super) fn log(db: &Connection, query: &LogQuery) -> Result<Vec<LogEntry>, StoreError> {
+    let mut statement = db.prepare_cached(LOG)?;
+    let before = query.before.as_ref();
+    let mut rows = statement.query(params![
+        query.organization.as_str(),
+        query.webhook.as_str(),
+        before.map_or(i64::MAX, |before| millis(before.started_at)),
+        before.map_or("", |before| before.event.as_str()),
+        before.map_or(0, |before| before.number),
+        query.limit,
+    ])?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        entries.push(LogEntry {
+            event: columns::event_id(row, 7)?,
+            event_type: columns::event_type(row, 8)?,
+            attempt: attempt(row)?,
+        });
+    }
+    Ok(entries)
+}
+
+/// How much waits.
+pub(super) fn backlog(db: &Connection) -> Result<Backlog, StoreError> {
+    let (deliveries, oldest_delivery_due) = count_and_oldest(db, DELIVERY_BACKLOG)?;
+    let (effects, oldest_effect_due) = count_and_oldest(db, EFFECT_BACKLOG)?;
+    let (webhooks_off, _) = count_and_oldest(db, WEBHOOKS_OFF)?;
+    Ok(Backlog { deliveries, oldest_delivery_due, effects, oldest_effect_due, webhooks_off })
+}
+
+fn count_and_oldest(db: &Connection, sql: &str) -> Result<(u64, Option<Timestamp>), StoreError> {
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    let Some(row) = rows.next()? else { return Ok((0, None)) };
+    Ok((row.get::<_, i64>(0)?.unsigned_abs(), columns::optional_time(row, 1)?))
+}
+
+/// Writes something harmless.
+pub(super) fn ping(db: &Connection) -> Result<(), StoreError> {
+    db.prepare_cached(PING)?.execute([])?;
+    Ok(())
+}

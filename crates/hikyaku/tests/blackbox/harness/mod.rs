@@ -1,0 +1,48 @@
+//! What every test uses: the program, the endpoints around it, a client for its API, and the ledgers.
+
+mod api;
+mod inbound;
+mod ledger;
+mod ledger_tests;
+mod receiver;
+mod request;
+mod rng;
+mod server;
+mod tls;
+
+use std::time::Duration;
+
+pub(crate) use api::{Api, Webhook, deliveries, items, statuses};
+pub(crate) use inbound::{
+    SOURCE_SECRET, Sale, event_body, forward_to, fresh_sales_table, sales_to_sql, signed, source,
+};
+pub(crate) use ledger::{Effect, Ledgers, LoggedAttempt, Published, Wire, expected_body};
+pub(crate) use receiver::{Receiver, Reply, gated};
+pub(crate) use request::Seen;
+pub(crate) use rng::XorShift;
+pub(crate) use server::{Config, Server};
+pub(crate) use tls::{TlsReceiver, certificate_for};
+
+/// How long a test waits for what must come. Generous: it is only ever used up by a failure.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for `future`, and fails the test with `what` when it does not come.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited {PATIENCE:?} in vain for {what}"))
+}
+
+/// Asks again and again until the answer is `Some`. The program sends no signal when it has written a result, so the
+/// only way to learn of it from outside is to ask.
+pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    const PAUSE: Duration = Duration::from_millis(15);
+    let mut ticks = tokio::time::interval(PAUSE);
+    within(what, async {
+        loop {
+            ticks.tick().await;
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,232 @@
+//! The program as a process: started, killed, asked to stop, started again on the same directory.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use super::{Api, SOURCE_SECRET, within};
+
+/// What a test wants to be different.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    retry_delays: [&'static str; 3],
+    attempt_timeout: &'static str,
+    environment: Vec<(String, String)>,
+    tables: String,
+}
+
+impl Default for Config {
+    /// The schedule in tenths of seconds; a deadline that no machine under load misses by accident.
+    fn default() -> Self {
+        Self {
+            retry_delays: ["100ms", "200ms", "300ms"],
+            attempt_timeout: "30s",
+            environment: Vec::new(),
+            tables: String::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Other pauses between the attempts.
+    pub(crate) fn retry_delays(mut self, delays: [&'static str; 3]) -> Self {
+        self.retry_delays = delays;
+        self
+    }
+
+    /// Another deadline of an attempt.
+    pub(crate) fn attempt_timeout(mut self, timeout: &'static str) -> Self {
+        self.attempt_timeout = timeout;
+        self
+    }
+
+    /// A variable in the process's environment.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// More tables of the configuration file: sources, routes, destinations.
+    pub(crate) fn with(mut self, tables: &str) -> Self {
+        self.tables.push_str(tables);
+        self.tables.push('\n');
+        self
+    }
+
+    fn to_toml(&self) -> String {
+        format!(
+            "listen = \"127.0.0.1:0\"\nstore = \"sqlite:hikyaku.db\"\n\n[sender]\nretry_delays = {:?}\n\
+             attempt_timeout = {:?}\n\n[sender.targets]\nallow = [\"127.0.0.0/8\"]\nallow_http = true\n\n{}",
+            self.retry_delays, self.attempt_timeout, self.tables
+        )
+    }
+}
+
+/// A running program with its directory.
+pub(crate) struct Server {
+    dir: Arc<TempDir>,
+    config: Config,
+    process: Process,
+}
+
+impl Server {
+    /// Starts the program in a fresh directory and waits until it listens.
+    pub(crate) async fn start(config: Config) -> Self {
+        Self::start_in(Arc::new(tempfile::tempdir().unwrap()), config).await
+    }
+
+    /// Starts it in a directory that a test has prepared.
+    pub(crate) async fn start_in(dir: Arc<TempDir>, config: Config) -> Self {
+        let process = Process::spawn(dir.path(), &config).await;
+        Self { dir, config, process }
+    }
+
+    /// Starts another one in the same directory, which must refuse to run; gives its exit code and what it said.
+    pub(crate) fn refused_beside(&self) -> (Option<i32>, String) {
+        let output = command(self.dir.path(), &self.config).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// A client of its API.
+    pub(crate) fn api(&self) -> Api {
+        Api::new(self.process.addr)
+    }
+
+    /// Where it listens.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.process.addr
+    }
+
+    /// A file in its directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Sends a signal by its name, as in `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.process.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) async fn kill9(&mut self) {
+        self.signal("KILL");
+        self.exit().await;
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) async fn sigterm(&mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.exit().await
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn exit(&mut self) -> ExitStatus {
+        let mut ended = self.process.ended.clone();
+        within("the program's end", ended.wait_for(|ended| *ended)).await.unwrap();
+        self.process.child.wait().unwrap()
+    }
+
+    /// Starts it again on the same directory, killing it first if it runs.
+    pub(crate) async fn restart(&mut self) {
+        self.process.stop();
+        self.process = Process::spawn(self.dir.path(), &self.config).await;
+    }
+}
+
+struct Process {
+    child: Child,
+    addr: SocketAddr,
+    log: Arc<Mutex<String>>,
+    ended: watch::Receiver<bool>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    async fn spawn(dir: &Path, config: &Config) -> Self {
+        let mut child = command(dir, config).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (address, mut listening) = watch::channel(None);
+        let (end, ended) = watch::channel(false);
+        let stderr = child.stderr.take().unwrap();
+        let reader = std::thread::spawn({
+            let log = log.clone();
+            move || follow(stderr, &log, &address, &end)
+        });
+        let addr = within("the program to listen", listening.wait_for(Option::is_some)).await.ok().and_then(|a| *a);
+        let Some(addr) = addr else { panic!("it ended before it listened:\n{}", log.lock().unwrap()) };
+        Self { child, addr, log, ended, reader: Some(reader) }
+    }
+
+    /// Kills it and reads its log to the end.
+    fn stop(&mut self) {
+        // Fails when it has ended already, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+        if std::thread::panicking() {
+            eprintln!("--- the program's log\n{}", self.log.lock().unwrap());
+            return;
+        }
+        let log = self.log.lock().unwrap();
+        assert!(!log.contains("panicked at"), "the program panicked:\n{log}");
+        assert!(!log.contains(SOURCE_SECRET) && !log.contains("whsec_"), "a secret stands in the log:\n{log}");
+    }
+}
+
+/// The program, to be started in this directory with this configuration.
+fn command(dir: &Path, config: &Config) -> Command {
+    std::fs::write(dir.join("hikyaku.toml"), config.to_toml()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hikyaku"));
+    command
+        .args(["serve", "--config", "hikyaku.toml"])
+        .current_dir(dir)
+        // S6: a proxy from the environment is never used; through this one nothing would arrive.
+        .envs(["http_proxy", "https_proxy", "all_proxy"].map(|name| (name, "http://127.0.0.1:9")))
+        .envs(config.environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Keeps the log, and tells when the program listens and when it has ended.
+fn follow(
+    stderr: ChildStderr,
+    log: &Mutex<String>,
+    address: &watch::Sender<Option<SocketAddr>>,
+    end: &watch::Sender<bool>,
+) {
+    for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line).into_owned();
+        if address.borrow().is_none() {
+            address.send_replace(listening_at(&line));
+        }
+        let mut log = log.lock().unwrap();
+        log.push_str(&line);
+        log.push('\n');
+    }
+    end.send_replace(true);
+}
+
+/// The address in the line that says that it listens.
+fn listening_at(line: &str) -> Option<SocketAddr> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let fields = line.get("fields").unwrap_or(&line);
+    (fields["message"] == "listening").then(|| fields["addr"].as_str()?.parse().ok())?
+}

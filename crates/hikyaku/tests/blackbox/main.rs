@@ -1,0 +1,20 @@
+//! The program as a stranger meets it: every test starts the real binary, speaks HTTP to it, plays the endpoints it
+//! delivers to, and judges what was seen from outside. All of it is one test binary, so that it is linked once.
+//!
+//! Tests are named after the rule (R…, C…) or the public case that they hold.
+
+// The lint knows tests by their attribute; here the helpers of tests are tests too.
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+mod bad_input;
+mod cases;
+mod cases_bodies;
+mod crash;
+mod inbox_rules;
+mod publish;
+mod sender_failures;
+mod sender_order;
+mod sender_rules;
+mod shutdown;
