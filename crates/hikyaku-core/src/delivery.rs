@@ -195,9 +195,15 @@ pub fn decide(policy: &Policy, history: History, outcome: Outcome, now: Timestam
     let history = history.after(outcome);
     match policy.schedule.delay_after(history.attempts) {
         // A due time that cannot be expressed lies millennia ahead; the latest possible one says the same.
-        Some(delay) => Decision::Retry { at: now.checked_add(delay).unwrap_or(Timestamp::MAX) },
+        Some(delay) => Decision::Retry { at: now.checked_add(delay).map_or(Timestamp::MAX, up_to_millis) },
         None => Decision::Exhausted { switch_off: disable::switches_off(history) },
     }
+}
+
+/// Stores keep due times in whole milliseconds. Rounded down, an attempt could come a little early (R8).
+fn up_to_millis(at: Timestamp) -> Timestamp {
+    let whole = at.as_millisecond() + i64::from(at.subsec_nanosecond() % 1_000_000 > 0);
+    Timestamp::from_millisecond(whole).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
@@ -247,6 +253,15 @@ mod tests {
         assert_eq!([due(0), due(1), due(2)], [60, 600, 3600]);
         let last = decide(&policy, after(3), Outcome::Answered(500), NOW);
         assert_eq!(last, Decision::Exhausted { switch_off: true });
+    }
+
+    #[test]
+    fn r8_a_due_time_is_never_rounded_to_before_the_delay() {
+        for (ended, due) in [(0, 60_000_000), (1, 60_001_000), (999, 60_001_000), (1000, 60_001_000)] {
+            let ended = Timestamp::from_microsecond(ended).unwrap();
+            let decision = decide(&Policy::default(), History::default(), Outcome::Answered(500), ended);
+            assert_eq!(decision, Decision::Retry { at: Timestamp::from_microsecond(due).unwrap() });
+        }
     }
 
     #[test]

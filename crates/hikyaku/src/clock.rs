@@ -15,7 +15,7 @@ use tokio::time::Instant;
 pub trait Clock: Send + Sync + 'static {
     /// The wall clock, to the millisecond: for event timestamps, logs, `created_at`.
     fn now(&self) -> Timestamp;
-    /// The schedule clock, to the millisecond: for due times and leases, and for nothing that a person compares with
+    /// The schedule clock: for due times and leases, and for nothing that a person compares with
     /// a watch.
     fn schedule(&self) -> Timestamp;
 }
@@ -45,7 +45,7 @@ impl Clock for SystemClock {
     }
 
     fn schedule(&self) -> Timestamp {
-        to_millis(self.started_wall.checked_add(self.started.elapsed()).unwrap_or(Timestamp::MAX))
+        self.started_wall.checked_add(self.started.elapsed()).unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -45,7 +45,7 @@ impl Sender {
             Some(FinishOutcome::LeaseLost) => {
                 metrics::attempt_unwritten();
                 tracing::warn!(event = %delivery.key.event, webhook = %delivery.key.webhook, attempt = delivery.attempt,
-                    "the lease was lost before the attempt's result was written");
+                    "the delivery had ended or been taken over meanwhile, so the attempt stands in the log and changes nothing");
             }
             None => metrics::attempt_unwritten(),
         }

@@ -37,7 +37,7 @@ fn odd_data() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn case01_case03_bytes_in_are_bytes_signed_sent_stored_and_forwarded() {
+async fn case1_case3_bytes_in_are_bytes_signed_sent_stored_and_forwarded() {
     let mut destination = Receiver::always(200).await;
     let server = Server::start(Config::default().with(&forward_to(&destination.url("/x")))).await;
     let (api, mut wire) = (server.api(), Receiver::always(200).await);
@@ -61,7 +61,7 @@ async fn case01_case03_bytes_in_are_bytes_signed_sent_stored_and_forwarded() {
 }
 
 #[tokio::test]
-async fn case02_odd_bytes_are_the_same_on_all_four_attempts_and_over_a_restart() {
+async fn case2_odd_bytes_are_the_same_on_all_four_attempts_and_over_a_restart() {
     let (mut server, mut receiver) = (Server::start(Config::default()).await, Receiver::always(500).await);
     let api = server.api();
     let webhook = api.webhook(&receiver.url("/")).await;
@@ -94,7 +94,7 @@ async fn case02_odd_bytes_are_the_same_on_all_four_attempts_and_over_a_restart()
 }
 
 #[tokio::test]
-async fn case03_a_number_of_twenty_digits_survives_into_a_sql_row() {
+async fn case3_a_number_of_twenty_digits_survives_into_a_sql_row() {
     let dir = Arc::new(tempfile::tempdir().unwrap());
     fresh_sales_table(dir.path());
     let server = Server::start_in(dir, Config::default().with(&sales_to_sql())).await;
@@ -114,7 +114,7 @@ async fn case03_a_number_of_twenty_digits_survives_into_a_sql_row() {
 }
 
 #[tokio::test]
-async fn case03_a_key_of_twenty_digits_is_a_key() {
+async fn case3_a_key_of_twenty_digits_is_a_key() {
     let dir = Arc::new(tempfile::tempdir().unwrap());
     fresh_sales_table(dir.path());
     let server = Server::start_in(dir, Config::default().with(&sales_to_sql())).await;
@@ -129,7 +129,7 @@ async fn case03_a_key_of_twenty_digits_is_a_key() {
 }
 
 #[tokio::test]
-async fn case04_case20_whatever_is_signed_is_stored_to_the_byte_answered_200_and_parked() {
+async fn case4_case20_whatever_is_signed_is_stored_to_the_byte_answered_200_and_parked() {
     let destination = Receiver::always(200).await;
     let server = Server::start(Config::default().with(&forward_to(&destination.url("/x")))).await;
     let api = server.api();
@@ -164,7 +164,7 @@ async fn case04_case20_whatever_is_signed_is_stored_to_the_byte_answered_200_and
 }
 
 #[tokio::test]
-async fn case04_nul_and_line_ends_in_a_used_body_are_forwarded_as_they_came() {
+async fn case4_nul_and_line_ends_in_a_used_body_are_forwarded_as_they_came() {
     let mut destination = Receiver::always(200).await;
     let server = Server::start(Config::default().with(&forward_to(&destination.url("/x")))).await;
     let api = server.api();

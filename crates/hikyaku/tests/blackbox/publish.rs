@@ -35,7 +35,7 @@ async fn the_same_id_again_gets_the_first_answer_and_other_content_a_conflict() 
 }
 
 #[tokio::test]
-async fn case05_many_publishes_of_one_id_at_once_are_one_event() {
+async fn case5_many_publishes_of_one_id_at_once_are_one_event() {
     let (server, mut receiver) = (Server::start(Config::default()).await, Receiver::always(200).await);
     let api = server.api();
     api.webhook(&receiver.url("/")).await;
@@ -138,11 +138,12 @@ async fn the_logs_pages_neither_skip_nor_repeat_while_lines_are_added() {
 async fn a_webhook_is_listed_read_changed_and_deleted_and_its_secret_shown_once() {
     let server = Server::start(Config::default()).await;
     let api = server.api();
-    let made = json!({ "url": "http://127.0.0.1:9/x", "events": ["order.*"], "description": "注文", "active": false });
+    let url = "http://127.0.0.1:9/x";
+    let made = json!({ "url": url, "events": ["order.*"], "description": "注文", "active": false });
     let webhook = api.webhook_with(made).await;
     assert!(webhook.secret.len() >= 24);
     let read = api.read_webhook(&webhook).await;
-    for (field, value) in [("url", json!("http://127.0.0.1:9/x")), ("events", json!(["order.*"]))] {
+    for (field, value) in [("url", json!(url)), ("events", json!(["order.*"]))] {
         assert_eq!(read[field], value);
     }
     assert_eq!((&read["description"], &read["active"]), (&json!("注文"), &json!(false)));

@@ -32,7 +32,7 @@ fn assert_no_status(what: &str, delivery: &Value, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn r5_r6_case08_a_closed_port_stands_in_the_log_with_status_0() {
+async fn r5_r6_case8_a_closed_port_stands_in_the_log_with_status_0() {
     let server = Server::start(Config::default()).await;
     // Bound and not listening: nobody else can take the port, and nobody answers there.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -42,7 +42,7 @@ async fn r5_r6_case08_a_closed_port_stands_in_the_log_with_status_0() {
 }
 
 #[tokio::test]
-async fn r5_r6_case08_an_unknown_name_stands_in_the_log_with_status_0() {
+async fn r5_r6_case8_an_unknown_name_stands_in_the_log_with_status_0() {
     let server = Server::start(Config::default().attempt_timeout("2s")).await;
     let delivery = deliver_to(&server.api(), "http://nobody.invalid/").await;
     // Without a name server in reach the answer is that none answered.
@@ -50,7 +50,7 @@ async fn r5_r6_case08_an_unknown_name_stands_in_the_log_with_status_0() {
 }
 
 #[tokio::test]
-async fn r5_r6_case08_a_bad_certificate_stands_in_the_log_with_status_0() {
+async fn r5_r6_case8_a_bad_certificate_stands_in_the_log_with_status_0() {
     let (trusted, wrong_name) = (certificate_for("127.0.0.1"), certificate_for("elsewhere.test"));
     let dir = Arc::new(tempfile::tempdir().unwrap());
     let roots = dir.path().join("roots.pem");
@@ -107,7 +107,7 @@ async fn s8_a_connection_that_nobody_accepts_ends_with_the_deadline() {
 }
 
 #[tokio::test]
-async fn r5_r6_case09_every_broken_answer_is_one_attempt_and_one_request() {
+async fn r5_r6_case9_every_broken_answer_is_one_attempt_and_one_request() {
     let server = Server::start(Config::default()).await;
     let api = server.api();
     let raw = |text: &str| Reply::RawThenClose(text.as_bytes().to_vec());
@@ -132,7 +132,7 @@ async fn r5_r6_case09_every_broken_answer_is_one_attempt_and_one_request() {
 }
 
 #[tokio::test]
-async fn case09_a_kept_connection_that_closes_under_the_next_request_is_not_retried_in_secret() {
+async fn case9_a_kept_connection_that_closes_under_the_next_request_is_not_retried_in_secret() {
     let server = Server::start(Config::default()).await;
     let api = server.api();
     for (what, end) in [("closes", Reply::Close), ("resets", Reply::Reset)] {
@@ -187,7 +187,7 @@ async fn s9_a_body_without_end_does_not_change_the_status() {
 }
 
 #[tokio::test]
-async fn case04_case19_a_response_body_of_any_bytes_is_logged_and_harms_nothing() {
+async fn case4_case19_a_response_body_of_any_bytes_is_logged_and_harms_nothing() {
     let server = Server::start(Config::default()).await;
     let api = server.api();
     let gzip = vec![

@@ -140,9 +140,12 @@ async fn a_deleted_webhooks_waiting_retries_are_cancelled_with_a_reason() {
     let id = api.publish("sale.created", "{}").await;
     receiver.next().await;
     eventually("the first attempt's line", async || items(&api.log(&webhook, &[]).await).pop()).await;
+    let waiting = api.event(&id).await["deliveries"][0].clone();
+    assert!(waiting["state"] == "waiting" && waiting["nextAttemptAt"].is_string(), "{waiting}");
     assert_eq!(api.delete(&webhook).await, 204);
     let delivery = api.ended_one(&id).await;
     assert_eq!((delivery["state"].as_str(), statuses(&delivery)), (Some("cancelled"), vec![500]));
+    assert!(delivery["nextAttemptAt"].is_null(), "{delivery}");
     assert!(delivery["reason"].as_str().unwrap().to_lowercase().contains("deleted"), "{delivery}");
     api.get(&["webhooks", &webhook.id], &[]).await.problem(404);
     assert_eq!(api.publish_raw(r#"{"type":"a.b","data":1}"#).await.expect(202)["deliveries"], 0);

@@ -27,7 +27,7 @@ async fn sigterm_lets_the_attempt_in_flight_end_and_exits_0() {
 }
 
 #[tokio::test]
-async fn case07_after_a_sigterm_between_attempts_the_later_ones_still_happen() {
+async fn case7_after_a_sigterm_between_attempts_the_later_ones_still_happen() {
     let (mut server, mut receiver) = (Server::start(Config::default()).await, Receiver::always(500).await);
     let api = server.api();
     api.webhook(&receiver.url("/")).await;
@@ -42,6 +42,28 @@ async fn case07_after_a_sigterm_between_attempts_the_later_ones_still_happen() {
     for later in &seen[2..] {
         assert_eq!((&later.body, later.signature()), (&first[0].body, first[0].signature()));
     }
+}
+
+#[tokio::test]
+async fn r15_r16_retries_that_wait_outlive_a_kill() {
+    let (mut server, mut receiver) = (Server::start(Config::default()).await, Receiver::always(500).await);
+    let webhook = server.api().webhook(&receiver.url("/")).await;
+    let id = server.api().publish("sale.created", "{}").await;
+    for _ in 0..3 {
+        receiver.next().await;
+        server.kill9().await;
+        server.restart().await;
+    }
+    // Each kill may have come before the attempt's result was written; it counts all the same.
+    let delivery = server.api().ended_one(&id).await;
+    assert_eq!((delivery["state"].as_str(), statuses(&delivery).len()), (Some("exhausted"), 4), "{delivery}");
+    assert_eq!(server.sigterm().await.code(), Some(0));
+    let seen = receiver.seen();
+    assert_eq!(seen.len(), 4);
+    assert!(seen.iter().all(|later| later.body == seen[0].body && later.signature() == seen[0].signature()));
+    server.restart().await;
+    let interrupted = statuses(&delivery).contains(&0);
+    assert_eq!(server.api().read_webhook(&webhook).await["active"], interrupted);
 }
 
 #[tokio::test]

@@ -38,12 +38,27 @@ pub(crate) fn forward_to(url: &str) -> String {
 
 /// A source whose sales go to the table `sales` of `books.db`, the newest of each winning.
 pub(crate) fn sales_to_sql() -> String {
-    format!(
-        "{}\n[[destination]]\nname = \"books\"\nkind = \"sql\"\nurl = \"sqlite:books.db\"\ntable = \"sales\"\nkey = \"id\"\n\
-         columns = {{ id = \"/data/id\", total = \"/data/paymentSummary/grandTotal\", event = \"/id\", biz = \"/data/bizId\" }}\n\n\
-         [[route]]\nsource = \"receiptroller\"\nevents = [\"sale.*\"]\ndestination = \"books\"\norder = \"latest\"\n",
-        source()
-    )
+    const BOOKS: &str = r#"
+[[destination]]
+name = "books"
+kind = "sql"
+url = "sqlite:books.db"
+table = "sales"
+key = "id"
+
+[destination.columns]
+id = "/data/id"
+total = "/data/paymentSummary/grandTotal"
+event = "/id"
+biz = "/data/bizId"
+
+[[route]]
+source = "receiptroller"
+events = ["sale.*"]
+destination = "books"
+order = "latest"
+"#;
+    source() + BOOKS
 }
 
 /// Makes the table `sales` in a directory's `books.db`, with a trigger that writes down every effect: the ledger E.

@@ -1,0 +1,226 @@
+//! Style as a test: dependency arrows, sizes, and documents that fit each other. The lists of exceptions only shrink.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot read")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest function, in lines from its signature to its closing brace.
+const MAX_FUNCTION_LINES: usize = 70;
+/// Longest file, in lines; a longer one must be one thing and stand in [`LONG_FILES`].
+const MAX_FILE_LINES: usize = 400;
+
+/// Files that may be longer, with the reason.
+const LONG_FILES: [(&str, &str); 1] =
+    [("crates/hikyaku/src/store/model.rs", "one thing: the data that goes through the store's trait, with its docs")];
+
+/// What each module of the program may import from its own crate. The arrows of ARCHITECTURE.md.
+const ARROWS: [(&str, &[&str]); 9] = [
+    ("clock", &[]),
+    ("outbound", &["clock"]),
+    ("store", &["clock"]),
+    ("sender", &["clock", "outbound", "store"]),
+    ("inbox", &["clock", "outbound", "store"]),
+    ("http", &["clock", "inbox", "outbound", "sender", "store"]),
+    ("config", &["clock", "inbox", "sender", "store"]),
+    ("app", &["clock", "config", "http", "inbox", "log", "outbound", "sender", "store"]),
+    ("demo", &["app", "clock", "config", "log"]),
+];
+
+/// What the rules may not know of.
+const NOT_IN_CORE: [&str; 8] = ["tokio", "hyper", "axum", "rusqlite", "postgres", "reqwest", "tracing", "rand"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn files(below: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(below).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let name = entry.file_name().into_string().unwrap();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(files(&path, ending));
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()
+}
+
+fn assert_none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn modules_import_only_along_the_arrows() {
+    let src = root().join("crates/hikyaku/src");
+    let arrows: BTreeMap<_, _> = ARROWS.into_iter().collect();
+    let mut complaints = Vec::new();
+    for file in files(&src, ".rs") {
+        let inside = file.strip_prefix(&src).unwrap().to_string_lossy().into_owned();
+        let module = inside.split(['/', '.']).next().unwrap_or_default();
+        let Some(allowed) = arrows.get(module) else { continue };
+        if inside.ends_with("tests.rs") || inside.contains("/tests/") {
+            continue; // a test may set up more than its module knows of
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for (number, line) in code.lines().enumerate() {
+            for target in line.split("crate::").skip(1) {
+                let target = target.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+                if target != module && arrows.contains_key(target) && !allowed.contains(&target) {
+                    complaints.push(format!("{}:{}: {module} must not import {target}", relative(&file), number + 1));
+                }
+            }
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn every_module_has_its_place_in_the_arrows() {
+    let known: Vec<_> = ARROWS.iter().map(|(module, _)| *module).chain(["main", "lib", "cli", "log"]).collect();
+    let unknown = fs::read_dir(root().join("crates/hikyaku/src")).unwrap().filter_map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let module = name.split('.').next().unwrap_or_default().to_owned();
+        (!known.contains(&module.as_str())).then(|| format!("{name}: say in tidy.rs what it may import"))
+    });
+    assert_none(unknown.collect());
+}
+
+#[test]
+fn the_core_has_no_io_in_its_dependencies() {
+    let manifest = fs::read_to_string(root().join("crates/hikyaku-core/Cargo.toml")).unwrap();
+    let dependencies = manifest.split("[dev-dependencies]").next().unwrap();
+    let found = NOT_IN_CORE.iter().filter(|name| dependencies.contains(*name));
+    assert_none(found.map(|name| format!("hikyaku-core must not depend on {name}")).collect());
+}
+
+#[test]
+fn functions_and_files_stay_short() {
+    let mut complaints = Vec::new();
+    for file in files(&root().join("crates"), ".rs") {
+        let name = relative(&file);
+        let text = fs::read_to_string(&file).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        let is_listed = LONG_FILES.iter().any(|(listed, _)| *listed == name);
+        if lines.len() > MAX_FILE_LINES && !is_listed {
+            complaints.push(format!("{name}: {} lines, at most {MAX_FILE_LINES}", lines.len()));
+        }
+        if lines.len() <= MAX_FILE_LINES && is_listed {
+            complaints.push(format!("{name}: short again, so take it off the list in tidy.rs"));
+        }
+        for (start, length) in long_functions(&lines) {
+            complaints
+                .push(format!("{name}:{}: a function of {length} lines, at most {MAX_FUNCTION_LINES}", start + 1));
+        }
+    }
+    assert_none(complaints);
+}
+
+/// Where functions begin that are too long, and how long they are. rustfmt puts the closing brace at the indentation
+/// of the line that the function begins on.
+fn long_functions(lines: &[&str]) -> Vec<(usize, usize)> {
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let begins = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().take_while(|word| *word != "fn").collect();
+        words.len() < line.split_whitespace().count()
+            && words.iter().all(|word| matches!(*word, "async" | "const" | "unsafe") || word.starts_with("pub"))
+    };
+    let length = |start: usize| {
+        let closing = format!("{}}}", " ".repeat(indentation(lines[start])));
+        lines[start..].iter().position(|line| *line == closing).map_or(0, |end| end + 1)
+    };
+    let starts = (0..lines.len()).filter(|start| begins(lines[*start]));
+    starts.map(|start| (start, length(start))).filter(|(_, length)| *length > MAX_FUNCTION_LINES).collect()
+}
+
+#[test]
+fn a_long_function_would_be_noticed() {
+    let body = "        1;\n".repeat(MAX_FUNCTION_LINES);
+    let text = format!("impl X {{\n    pub(crate) async fn long() {{\n{body}    }}\n    fn short() {{\n    }}\n}}\n");
+    assert_eq!(long_functions(&text.lines().collect::<Vec<_>>()), [(1, MAX_FUNCTION_LINES + 2)]);
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let marks = ["TO\u{44}O", "FIX\u{4d}E", "XX\u{58}", "#[ignore]", "todo!(", "unimplemented!("];
+    let mut complaints = Vec::new();
+    for file in files(&root().join("crates"), ".rs").into_iter().filter(|file| !file.ends_with("tidy.rs")) {
+        for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            complaints.extend(
+                marks
+                    .iter()
+                    .filter(|mark| line.contains(**mark))
+                    .map(|mark| format!("{}:{}: {mark}", relative(&file), number + 1)),
+            );
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn both_readmes_say_the_same() {
+    let outline = |name: &str| -> Vec<String> {
+        let text = fs::read_to_string(root().join(name)).unwrap();
+        let marks =
+            text.lines().filter(|line| line.starts_with('#') || line.starts_with("```") || line.starts_with('|'));
+        marks.map(|line| line.chars().take_while(|c| "#`|".contains(*c)).collect()).collect()
+    };
+    assert_eq!(outline("README.md"), outline("README.ja.md"), "headings, code blocks and tables in their order");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut complaints = Vec::new();
+    for file in files(&root(), ".md") {
+        let text = fs::read_to_string(&file).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = target.split('#').next().unwrap_or_default();
+            if !path.is_empty() && !path.contains(':') && !file.parent().unwrap().join(path).exists() {
+                complaints.push(format!("{}: {target} does not exist", relative(&file)));
+            }
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn every_problem_setting_and_metric_is_documented() {
+    let src = root().join("crates/hikyaku/src");
+    let quoted = |line: &str| line.split('"').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let read = |file: &str| fs::read_to_string(src.join(file)).unwrap();
+
+    let problems = read("http/problem.rs");
+    let problems =
+        problems.lines().filter(|line| line.contains("(S::")).filter_map(|line| quoted(line).into_iter().next());
+    assert_documented("docs/api.md", problems.map(|name| format!("| `/problems/{name}` |")).collect());
+
+    let takes = [".get(\"", ".require(\"", ".list(\"", ".table(\"", ".tables(\"", ".texts(\"", "pause(\""];
+    let settings = read("config/read.rs");
+    let settings = takes.iter().flat_map(|take| settings.split(take).skip(1)).filter_map(|rest| rest.split('"').next());
+    let tables = ["api", "sender", "targets", "inbox", "log", "source", "destination", "route"];
+    let form = |key: &str| if tables.contains(&key) { format!("{key}]") } else { format!("| `{key}` |") };
+    assert_documented("docs/configuration.md", settings.map(form).collect());
+
+    let code = files(&src, ".rs").into_iter().map(|file| fs::read_to_string(file).unwrap()).collect::<String>();
+    let is_metric =
+        |name: &String| name.starts_with("hikyaku_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    let metrics = code.lines().filter(|line| line.contains("const ") || line.contains("metrics::"));
+    let metrics = metrics.flat_map(quoted).filter(is_metric).filter(|name| name != "hikyaku_");
+    assert_documented("docs/operations.md", metrics.map(|name| format!("| `{name}` |")).collect());
+}
+
+fn assert_documented(document: &str, rows: Vec<String>) {
+    assert!(rows.len() > 10, "the code is no longer read as it should be; found only {rows:?}");
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let missing = rows.iter().filter(|row| !text.contains(*row));
+    assert_none(missing.map(|row| format!("{document} lacks {row}")).collect());
+}
