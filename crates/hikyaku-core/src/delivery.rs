@@ -12,13 +12,11 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::{disable, retry::RetrySchedule};
 
 /// Where a delivery stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeliveryState {
     /// An attempt is due, now or later, or under way.
     Waiting,
@@ -54,17 +52,16 @@ pub enum Blame {
     Network,
     /// The webhook as registered cannot be reached under our rules.
     Caller,
-    /// We failed: a crash, no sockets left.
+    /// We failed: a crash, no sockets left, no network.
     Us,
 }
 
 /// Why an attempt brought no HTTP status; each stands in the log with `httpStatus` 0 (R4, R5, R6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// No status within the attempt's deadline (R4).
     Timeout,
-    /// The name has no address, or its servers did not say (R5).
+    /// The name has no address, or no name server said (R5).
     Dns,
     /// No connection: refused, unreachable (R5).
     Connect,
@@ -76,7 +73,7 @@ pub enum FailureKind {
     Protocol,
     /// Our target rules do not allow the address (S1-S7).
     TargetRefused,
-    /// We could not even try: no sockets or memory.
+    /// We could not even try: no sockets or memory, no network, no name servers.
     Local,
     /// We stopped or crashed while the attempt was under way. It counts as one of the attempts, because the request
     /// may have arrived, but never switches a webhook off.

@@ -16,8 +16,7 @@ pub const MAX_EVENT_TYPE_BYTES: usize = 128;
 pub const CONTENT_HASH_BYTES: usize = 32;
 
 /// Two or more words joined by dots, as in `sale.created`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventType(String);
 
 /// Why a text is no event type, or no pattern for one.
@@ -61,19 +60,6 @@ impl EventType {
 impl fmt::Display for EventType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for EventType {
-    type Error = InvalidEventType;
-    fn try_from(text: String) -> Result<Self, InvalidEventType> {
-        Self::parse(text)
-    }
-}
-
-impl From<EventType> for String {
-    fn from(event_type: EventType) -> String {
-        event_type.0
     }
 }
 

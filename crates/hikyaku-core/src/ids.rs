@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_ID_BYTES: usize = 200;
 /// Longest organization name, in bytes.
 pub const MAX_ORGANIZATION_BYTES: usize = 64;
-/// Random bytes in a generated id, a generated secret's half and an owner's name.
+/// Random bytes in a generated id.
 pub const ID_RANDOM_BYTES: usize = 10;
 
 /// Why a text cannot be an id.
@@ -108,6 +108,13 @@ text_id!(
     |c| c.is_ascii_graphic(),
     "visible ASCII characters"
 );
+text_id!(
+    /// An API token's name in lists and revocations; it says nothing about the token itself (S16).
+    TokenId,
+    MAX_ID_BYTES,
+    |c| c.is_ascii_graphic(),
+    "visible ASCII characters"
+);
 
 impl EventId {
     /// A new id of ours, ordered by `now`; `random` makes it unique.
@@ -120,6 +127,13 @@ impl WebhookId {
     /// A new id of ours, ordered by `now`; `random` makes it unique.
     pub fn generate(now: Timestamp, random: [u8; ID_RANDOM_BYTES]) -> Self {
         Self(time_ordered("wh_", now, random))
+    }
+}
+
+impl TokenId {
+    /// A new id of ours, ordered by `now`; `random` makes it unique.
+    pub fn generate(now: Timestamp, random: [u8; ID_RANDOM_BYTES]) -> Self {
+        Self(time_ordered("tok_", now, random))
     }
 }
 

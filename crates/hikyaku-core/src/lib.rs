@@ -17,4 +17,5 @@ pub mod ordering;
 pub mod retry;
 pub mod signature;
 pub mod timestamp;
+pub mod token;
 pub mod webhook;

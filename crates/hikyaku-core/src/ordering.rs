@@ -1,11 +1,9 @@
 //! Which of two events about one object is the newer (C4), when nothing about their arrival can be trusted (R19).
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 /// What an event does to its object; a later word in this list wins when two events carry the same timestamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Rank {
     /// The object came to be.

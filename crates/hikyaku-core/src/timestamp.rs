@@ -9,7 +9,7 @@ use jiff::Timestamp;
 pub const MAX_TIMESTAMP_BYTES: usize = 40;
 /// Integers from here on are milliseconds, below it seconds: the second 100,000,000,000 is in the year 5138, the
 /// millisecond 100,000,000,000 was in 1973.
-const FIRST_MILLISECOND: i64 = 100_000_000_000;
+const FIRST_MILLISECOND: u64 = 100_000_000_000;
 
 /// RFC 3339 in UTC with exactly three digits of a second, as in `2026-11-30T09:15:00.000Z`.
 pub fn format(at: Timestamp) -> String {
@@ -32,7 +32,7 @@ pub fn parse(text: &str) -> Option<Timestamp> {
 }
 
 fn from_epoch(number: i64) -> Option<Timestamp> {
-    if number.abs() >= FIRST_MILLISECOND {
+    if number.unsigned_abs() >= FIRST_MILLISECOND {
         Timestamp::from_millisecond(number).ok()
     } else {
         Timestamp::from_second(number).ok()
@@ -55,9 +55,12 @@ mod tests {
     #[test]
     fn anything_else_is_no_timestamp() {
         let long = "9".repeat(MAX_TIMESTAMP_BYTES + 1);
-        for text in ["", "yesterday", "2026-11-30", "2026-13-01T00:00:00Z", "1e400", "2026-11-30T00:00:00Z[UTC]", &long]
-        {
+        let least = i64::MIN.to_string();
+        for text in ["", "yesterday", "2026-11-30", "2026-13-01T00:00:00Z", "1e400", "2026-11-30T00:00:00Z[UTC]"] {
             assert_eq!(parse(text), None, "{text}");
+        }
+        for text in [long, least] {
+            assert_eq!(parse(&text), None, "{text}");
         }
     }
 

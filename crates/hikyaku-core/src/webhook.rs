@@ -3,7 +3,6 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::event::EventPattern;
@@ -38,8 +37,7 @@ pub enum InvalidUrl {
 }
 
 /// An absolute http(s) URL with a host, no credentials and no fragment (S3: its host is a typed value).
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl(Url);
 
 impl WebhookUrl {
@@ -80,19 +78,6 @@ impl WebhookUrl {
 impl fmt::Debug for WebhookUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "WebhookUrl({}/…)", self.origin())
-    }
-}
-
-impl TryFrom<String> for WebhookUrl {
-    type Error = InvalidUrl;
-    fn try_from(text: String) -> Result<Self, InvalidUrl> {
-        Self::parse(&text)
-    }
-}
-
-impl From<WebhookUrl> for String {
-    fn from(url: WebhookUrl) -> String {
-        url.0.into()
     }
 }
 

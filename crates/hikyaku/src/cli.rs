@@ -1,5 +1,8 @@
 //! The command line. Exit codes: 0 all is well, 1 something failed, 2 the command line or the configuration is wrong.
 
+mod server;
+mod token;
+
 use std::env;
 use std::future::Future;
 use std::io;
@@ -39,6 +42,9 @@ enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Make, list and revoke API tokens
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Watch the whole path at work for half a minute: published, delivered through failures, received, in a database
     Demo {
         /// An empty or new directory for the demo's files [default: one in the system's temporary directory]
@@ -104,11 +110,24 @@ impl Cli {
                 let file =
                     config.file.as_ref().map_or("no file, so defaults".into(), |file| file.display().to_string());
                 println!("# ok: {file}\n{config}");
+                if config.api.token.is_none() && !config.listen.ip().is_loopback() {
+                    eprintln!("{}", needs_token(&config));
+                }
                 ExitCode::SUCCESS
             }),
+            Command::Token(command) => command.run(),
             Command::Demo { dir } => in_runtime(show(dir)),
         }
     }
+}
+
+/// Whether the store has a token is not looked at: a server may have it open.
+fn needs_token(config: &Config) -> String {
+    format!(
+        "hikyaku: note: `listen` is {}, which other machines can reach, and `api.token` is not set, so the start is \
+         refused unless the store has an API token (\"hikyaku token create --admin\")",
+        config.listen
+    )
 }
 
 fn with_config(settings: Settings, act: impl FnOnce(Config) -> ExitCode) -> ExitCode {

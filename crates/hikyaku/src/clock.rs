@@ -61,6 +61,7 @@ fn to_millis(at: Timestamp) -> Timestamp {
 }
 
 /// Random bytes from the operating system.
+#[expect(clippy::disallowed_methods, reason = "this is the one module that draws randomness")]
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // The operating system's generator fails only where no secret could be made at all; going on would be worse.

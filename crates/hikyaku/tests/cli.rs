@@ -53,16 +53,32 @@ fn config_check_reads_the_file_of_the_working_directory_and_shows_what_holds() {
 }
 
 #[test]
+fn config_check_says_that_an_address_for_others_needs_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |arguments: &[&str]| {
+        let output = hikyaku(folder.path(), &[&["config", "check"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let said = check(&["--listen", "0.0.0.0:80"]);
+    assert!(said.contains("0.0.0.0:80") && said.contains("hikyaku token create --admin"), "{said}");
+    assert_eq!(check(&["--listen", "0.0.0.0:80", "--set", "api.token=0123456789abcdef"]), "");
+    assert_eq!(check(&[]), "");
+}
+
+#[test]
 fn a_wrong_configuration_ends_check_and_serve_with_2_and_every_problem() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("h.toml"), "liste = 1\n[sender]\nattempt_timeout = '0s'").unwrap();
     for command in [&["config", "check"][..], &["serve"]] {
-        let output = hikyaku(folder.path(), &[command, &["--config", "h.toml", "--listen", "0.0.0.0:1"]].concat());
+        let output = hikyaku(folder.path(), &[command, &["--config", "h.toml", "--listen", "0.0.0.0"]].concat());
         assert_eq!(output.status.code(), Some(2), "{command:?}");
         let said = text(&output.stderr);
-        for expected in
-            ["h.toml:1:1: `liste`", "h.toml:3:19: `sender.attempt_timeout`", "--listen: `listen` is 0.0.0.0:1"]
-        {
+        for expected in [
+            "h.toml:1:1: `liste`",
+            "h.toml:3:19: `sender.attempt_timeout`",
+            "--listen: `listen` must be an IP address and a port",
+        ] {
             assert!(said.contains(expected), "{expected} is not in:\n{said}");
         }
     }

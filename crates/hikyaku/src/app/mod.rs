@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use data_encoding::HEXLOWER;
 use hikyaku_core::address::TargetPolicy;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -23,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, SharedClock};
 use crate::config::{Config, StoreLocation};
-use crate::http::{self, State};
+use crate::http::{self, Access, State};
 use crate::inbox::Inbox;
 use crate::inbox::destination::{self, Destination, Tools};
 use crate::outbound::{Client, SystemResolver, TlsError};
 use crate::sender::Sender;
 use crate::store::memory::MemoryStore;
 use crate::store::sqlite::{OpenError, SqliteStore};
-use crate::store::{Committer, SharedStore};
+use crate::store::{Committer, SharedStore, StoreError};
 
 /// How long a shutdown waits for requests that have come in. With [`DRAIN_WORK`] it stays below 15 seconds.
 pub const DRAIN_REQUESTS: Duration = Duration::from_secs(3);
@@ -52,6 +53,15 @@ pub enum StartError {
         /// Why not.
         source: io::Error,
     },
+    /// Anybody could call it: other machines reach the address, and no token keeps them out.
+    #[error(
+        "{0} can be reached by other machines and no API token exists; make one with \"hikyaku token create --admin\" \
+         first, or set api.token, or listen on 127.0.0.1"
+    )]
+    OpenToOthers(SocketAddr),
+    /// Its store does not say whether there are API tokens.
+    #[error("cannot read the API tokens: {0}")]
+    Tokens(StoreError),
     /// Its store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] OpenError),
@@ -79,6 +89,7 @@ pub struct App {
     listener: TcpListener,
     address: SocketAddr,
     router: Router,
+    store: SharedStore,
     sender: Arc<Sender>,
     inbox: Arc<Inbox>,
     metrics: PrometheusHandle,
@@ -98,6 +109,7 @@ impl App {
     pub async fn start(config: Config, clock: SharedClock) -> Result<Self, StartError> {
         let metrics = metrics::recorder();
         let store = open_store(&config, &clock).await?;
+        let access = open_access(&config, &store, &clock).await?;
         let committer = Committer::start(Arc::clone(&store));
         let owner = owner();
         let client = Arc::new(client(config.sender.targets.clone(), &clock)?);
@@ -122,17 +134,17 @@ impl App {
         );
         let (listener, address) = listen(config.listen).await?;
         let router = http::router(State {
-            store,
+            store: Arc::clone(&store),
             sender: Arc::clone(&sender),
             inbox: Arc::clone(&inbox),
             client,
             clock,
             metrics: metrics.clone(),
-            token: config.api.token,
+            access,
             sources: config.sources,
-            settings: http::Settings { max_event_bytes: config.api.max_event_bytes },
+            max_event_bytes: config.api.max_event_bytes,
         });
-        Ok(Self { listener, address, router, sender, inbox, metrics })
+        Ok(Self { listener, address, router, store, sender, inbox, metrics })
     }
 
     /// Where it listens: the real port, where the configured one was 0.
@@ -165,6 +177,9 @@ impl App {
         drain("requests", &mut server, DRAIN_REQUESTS).await;
         stop_working.cancel();
         drain("attempts and effects", &mut workers, DRAIN_WORK).await;
+        if let Err(error) = self.store.close().await {
+            tracing::warn!(%error, "the store could not be tidied up; everything in it is safe");
+        }
         tracing::info!("stopped");
         ended.map_err(|(part, ended)| {
             PartEnded(ended.err().map_or_else(|| part.to_owned(), |error| format!("{part}: {error}")))
@@ -193,6 +208,22 @@ async fn open_store(config: &Config, clock: &SharedClock) -> Result<SharedStore,
             Ok(Arc::new(store))
         }
     }
+}
+
+/// Whoever can reach the API can publish and read, so without any token it is open to this machine only.
+async fn open_access(config: &Config, store: &SharedStore, clock: &SharedClock) -> Result<Access, StartError> {
+    let access = Access::start(config.api.token.clone(), Arc::clone(store), Arc::clone(clock));
+    let access = access.await.map_err(StartError::Tokens)?;
+    if access.is_open() {
+        if !config.listen.ip().is_loopback() {
+            return Err(StartError::OpenToOthers(config.listen));
+        }
+        tracing::warn!(
+            "no API token exists: every program on this machine can use the API; \"hikyaku token create --admin\" \
+             makes one"
+        );
+    }
+    Ok(access)
 }
 
 async fn open_destinations(
@@ -230,5 +261,5 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
 
 /// A name for this process in its leases, new at every start.
 fn owner() -> Arc<str> {
-    clock::random::<OWNER_RANDOM_BYTES>().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+    HEXLOWER.encode(&clock::random::<OWNER_RANDOM_BYTES>()).into()
 }

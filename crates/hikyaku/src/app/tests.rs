@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::routing::post;
+use hikyaku_core::token::{ApiToken, Scope};
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::clock::SystemClock;
+use crate::store::Store;
 
 /// Longer than anything here takes on a slow machine: a test that waits as long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -83,6 +85,33 @@ async fn the_token_of_the_configuration_guards_the_api() {
 }
 
 #[tokio::test]
+async fn beyond_this_machine_it_listens_only_when_there_is_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("h.db");
+    let start = async || {
+        let text = format!("listen = '0.0.0.0:0'\nstore = 'sqlite:{}'", file.display());
+        App::start(Config::from_toml(&text).unwrap(), Arc::new(SystemClock::start())).await
+    };
+    let error = start().await.unwrap_err().to_string();
+    assert!(error.contains("0.0.0.0:0") && error.contains("hikyaku token create --admin"), "{error}");
+    let keep = async |number: u8, revoked: bool| {
+        let store = SqliteStore::open(&file, &SystemClock::start()).unwrap();
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let (token, _) = ApiToken::issue(Scope::Admin, String::new(), now, [number; 10], [number; 32]);
+        store.create_token(token.clone()).await.unwrap();
+        if revoked {
+            store.revoke_token(None, &token.id, now).await.unwrap();
+        }
+    };
+    keep(1, true).await;
+    assert!(matches!(start().await, Err(StartError::OpenToOthers(_))));
+    keep(2, false).await;
+    assert!(start().await.is_ok());
+    let text = "listen = '0.0.0.0:0'\nstore = 'memory:'\n[api]\ntoken = '0123456789abcdef'";
+    assert!(App::start(Config::from_toml(text).unwrap(), Arc::new(SystemClock::start())).await.is_ok());
+}
+
+#[tokio::test]
 async fn an_address_that_is_taken_is_an_error_that_says_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = Config { listen: taken.local_addr().unwrap(), store: StoreLocation::Memory, ..Config::default() };
@@ -148,7 +177,7 @@ async fn a_shutdown_answers_a_request_that_has_begun_to_come() {
     let mut stream = TcpStream::connect(running.address).await.unwrap();
     let body = r#"{"type":"sale.created","data":1}"#;
     let head = format!(
-        "POST /v1/organizations/acme/events HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nexpect: \
+        "POST /v1/organizations/acme/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: \
          100-continue\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );

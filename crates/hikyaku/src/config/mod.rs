@@ -90,7 +90,7 @@ impl Config {
 /// How the HTTP API behaves.
 #[derive(Debug, Clone)]
 pub struct Api {
-    /// What callers of `/v1` must present as a bearer token; `None` only where nobody but this machine can call.
+    /// An admin token beside those in the store, which opens everything.
     pub token: Option<Secret>,
     /// Largest body of one published event, in bytes.
     pub max_event_bytes: usize,
@@ -203,10 +203,14 @@ fn override_settings(table: &mut Table, inputs: &Inputs) -> Vec<Problem> {
 fn path_of_variable(name: &str) -> Option<String> {
     let path = name.strip_prefix(VARIABLE_PREFIX)?;
     match path {
-        "CONFIG" => None,
+        // The file itself, and what the commands are told that talk to a server.
+        "CONFIG" | "SERVER" | "TOKEN" => None,
         "LOG" => Some("log.level".to_owned()),
         // Left to test harnesses, which have to tell their own processes something.
         _ if path.starts_with("TEST_") => None,
+        // What Kubernetes gives every pod beside a service that is named "hikyaku".
+        "PORT" | "SERVICE_HOST" => None,
+        _ if path.starts_with("PORT_") || path.starts_with("SERVICE_PORT") => None,
         _ => Some(path.to_lowercase().replace("__", ".")),
     }
 }

@@ -1,7 +1,7 @@
 //! The settings, table by table: their names, defaults and bounds.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hikyaku_core::address::TargetPolicy;
@@ -51,16 +51,12 @@ pub(super) fn config(
 ) -> Config {
     Section::read_root(table, place, problems, |root| {
         let defaults = Config::default();
-        let mut token_given = false;
         let mut names = (Names::of("source"), Names::of("destination"), Names::of("route"));
         let config = Config {
             file: None,
             listen: root.get("listen", listen).unwrap_or(defaults.listen),
             store: root.get("store", parsed(store)).unwrap_or(defaults.store),
-            api: root.table("api", |section| {
-                token_given = section.has("token");
-                api(section, environment)
-            }),
+            api: root.table("api", |section| api(section, environment)),
             sender: root.table("sender", sender_settings),
             inbox: root.table("inbox", inbox_settings),
             sources: root.tables("source", |section| source(section, environment, &mut names.0)),
@@ -68,22 +64,9 @@ pub(super) fn config(
             routes: root.tables("route", |section| route(section, &names.0, &names.1, &mut names.2)),
             log: root.table("log", log_settings),
         };
-        check_reach(root, config.listen, token_given);
         check_files(root, &config);
         config
     })
-}
-
-/// Whoever can reach the API can publish and read, so it is open to this machine only unless callers must prove
-/// themselves.
-fn check_reach(root: &mut Section<'_>, listen: SocketAddr, token_given: bool) {
-    if !listen.ip().is_loopback() && !token_given {
-        let message = format!(
-            "is {listen}, which other machines can reach, and no API token is set; set `api.token` (or the variable \
-             HIKYAKU_API__TOKEN) to 32 random characters, or listen on 127.0.0.1"
-        );
-        root.problem("listen", &message);
-    }
 }
 
 /// A destination's rows and our own must not share a file: ours is written by one connection only.
@@ -91,7 +74,7 @@ fn check_files(root: &mut Section<'_>, config: &Config) {
     let StoreLocation::Sqlite(own) = &config.store else { return };
     for destination in &config.destinations {
         if let destination::Kind::Sql { url, .. } = &destination.kind
-            && sqlite_path(url).is_ok_and(|path| path == *own)
+            && sqlite_path(url).is_ok_and(|path| real(&path) == real(own))
         {
             let name = &destination.name;
             root.problem(
@@ -100,6 +83,13 @@ fn check_files(root: &mut Section<'_>, config: &Config) {
             );
         }
     }
+}
+
+/// Where a path leads, as far as it exists: `x.db`, `./x.db` and a link to it are one file.
+fn real(path: &Path) -> PathBuf {
+    let whole = path.canonicalize();
+    let of_directory = || Some(path.parent()?.join(".").canonicalize().ok()?.join(path.file_name()?));
+    whole.ok().or_else(of_directory).unwrap_or_else(|| path.to_owned())
 }
 
 fn store(url: &str) -> Result<StoreLocation, String> {

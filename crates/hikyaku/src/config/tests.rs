@@ -138,7 +138,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("sender = 3", "f.toml:1:10: `sender` must be a table, not an integer"),
     ("listen = 8080", "f.toml:1:10: `listen` must be a text (\"…\"), not an integer"),
     ("listen = 'localhost:80'", "`listen` must be an IP address and a port like \"127.0.0.1:8080\""),
-    ("listen = '0.0.0.0:80'", "`listen` is 0.0.0.0:80, which other machines can reach, and no API token is set"),
     ("store = 'postgres://db/x'", "f.toml:1:9: `store` asks for PostgreSQL, which this version does not have"),
     ("store = 'sqlite:'", "`store` must be \"sqlite:PATH\""),
     ("store = 'sqlite://x.db'", "`store` must be \"sqlite:PATH\""),
@@ -266,8 +265,10 @@ fn a_destination_of_unknown_kind_is_one_problem() {
 
 #[test]
 fn a_destination_does_not_write_into_the_stores_own_file() {
-    let reported = problems(&WHOLE.replace("here.db", "books.db"));
-    assert!(reported.contains("\"books\" writes into the store's own file"), "{reported}");
+    for same in ["books.db", "./books.db", "../hikyaku/books.db", "./././books.db"] {
+        let reported = problems(&WHOLE.replace("here.db", same));
+        assert!(reported.contains("\"books\" writes into the store's own file"), "{same}: {reported}");
+    }
 }
 
 #[test]
@@ -343,4 +344,12 @@ fn a_secret_file_gives_its_text_without_the_line_end() {
     }
     fs::write(&file, "x".repeat(300)).unwrap();
     assert!(problems(&text).contains("at most 256 are allowed"));
+}
+
+#[test]
+fn what_kubernetes_sets_beside_a_service_of_this_name_is_no_setting() {
+    for name in ["HIKYAKU_PORT", "HIKYAKU_PORT_8080_TCP_ADDR", "HIKYAKU_SERVICE_HOST", "HIKYAKU_SERVICE_PORT_HTTP"] {
+        assert_eq!(path_of_variable(name), None, "{name}");
+    }
+    assert_eq!(path_of_variable("HIKYAKU_LISTEN").as_deref(), Some("listen"));
 }

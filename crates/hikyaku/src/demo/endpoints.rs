@@ -1,7 +1,6 @@
 //! The receivers of the demo: one that fails in many ways but never four times, and one that never accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -174,12 +173,6 @@ fn status(code: u16) -> Response<Full<Bytes>> {
 #[derive(Debug, thiserror::Error)]
 #[error("the demo's receiver breaks off")]
 struct Broken;
-
-impl From<Infallible> for Broken {
-    fn from(never: Infallible) -> Self {
-        match never {}
-    }
-}
 
 #[cfg(test)]
 mod tests {

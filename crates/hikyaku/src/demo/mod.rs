@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::client::ClientError;
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::Config;
 use api::Api;
@@ -48,7 +49,7 @@ pub enum DemoError {
     Server(String),
     /// A call failed.
     #[error(transparent)]
-    Call(#[from] api::ApiError),
+    Call(#[from] ClientError),
     /// The destination's file could not be read.
     #[error("the demo's books.db could not be read: {0}")]
     Books(#[from] rusqlite::Error),
@@ -63,7 +64,7 @@ pub async fn run(dir: Option<PathBuf>) -> Result<bool, DemoError> {
     let dir = fresh_directory(dir, &clock)?;
     let config = Config::from_toml(&configuration(&dir)).map_err(|error| DemoError::Server(error.to_string()))?;
     let app = App::start(config, clock.clone()).await.map_err(|error| DemoError::Server(error.to_string()))?;
-    let api = Api::new(app.addr());
+    let api = Api::new(app.addr())?;
     let stop = CancellationToken::new();
     let serving = tokio::spawn(app.run_until(stop.clone().cancelled_owned()));
 

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::State;
 use super::body::read_json;
 use super::fields::Fields;
-use super::problem::{FieldError, Kind, Problem};
+use super::problem::{FieldError, Kind, MAX_FIELD_ERRORS, Problem};
 use super::request::InPath;
 use super::view::{EventJson, Events, Published};
 use crate::clock;
@@ -36,7 +36,7 @@ pub(super) async fn publish(
     request: Request,
 ) -> Result<Response, Problem> {
     let organization = path.organization()?;
-    let body = read_json(request, state.settings.max_event_bytes).await?;
+    let body = read_json(request, state.max_event_bytes).await?;
     let event = read_event(Fields::of_body(&body, &EVENT_FIELDS)?, state.clock.now())?;
     let stored = store(&state, organization, vec![event]).await?;
     Ok((status(&stored), Json(stored.first().map(Published::of))).into_response())
@@ -50,7 +50,7 @@ pub(super) async fn publish_batch(
     request: Request,
 ) -> Result<Response, Problem> {
     let organization = path.organization()?;
-    let limit = state.settings.max_event_bytes;
+    let limit = state.max_event_bytes;
     let body = read_json(request, MAX_BATCH_BYTES.max(limit)).await?;
     let events = read_batch(&body, limit, state.clock.now())?;
     let stored = store(&state, organization, events).await?;
@@ -121,6 +121,9 @@ fn read_batch(body: &[u8], limit: usize, now: Timestamp) -> Result<Vec<NewEvent>
     }
     let mut events = Vec::with_capacity(raw.len());
     for (at, value) in raw.into_iter().enumerate() {
+        if errors.len() >= MAX_FIELD_ERRORS {
+            break;
+        }
         let fields = Fields::of_value(value, &format!("events[{at}]"), &EVENT_FIELDS);
         match fields.map_err(|error| vec![error]).and_then(|fields| read_event(fields, now)) {
             Ok(event) => events.push(event),

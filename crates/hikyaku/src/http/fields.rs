@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::problem::{FieldError, Kind, Problem};
+use super::problem::{FieldError, Kind, MAX_FIELD_ERRORS, Problem};
 
 /// The fields of one object, and what is wrong with them so far.
 pub(super) struct Fields<'a> {
@@ -58,9 +58,11 @@ impl<'a> Fields<'a> {
         self.members.iter().any(|(known, _)| known == name)
     }
 
-    /// Notes that something is wrong with a field.
+    /// Notes that something is wrong with a field. Beyond [`MAX_FIELD_ERRORS`] nobody would read it.
     pub(super) fn fail(&mut self, name: &str, detail: &str) {
-        self.errors.push(FieldError::new(&format!("{}{name}", self.place), detail));
+        if self.errors.len() < MAX_FIELD_ERRORS {
+            self.errors.push(FieldError::new(&format!("{}{name}", self.place), detail));
+        }
     }
 
     /// The value of a field, as it was written.
@@ -139,5 +141,19 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
         }
         deserializer.deserialize_map(Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A body of a few bytes per field must not become many times as much of complaints.
+    #[test]
+    fn what_is_wrong_is_told_up_to_a_bound() {
+        let many: Vec<_> = (0..10 * MAX_FIELD_ERRORS).map(|n| format!("\"f{n}\":1")).collect();
+        let body = format!("{{{}}}", many.join(","));
+        let fields = Fields::of_body(body.as_bytes(), &["type"]).unwrap();
+        assert_eq!(fields.into_errors().len(), MAX_FIELD_ERRORS);
     }
 }

@@ -3,13 +3,14 @@
 //!
 //! JSON in camelCase; times in RFC 3339, UTC, with milliseconds; every error is a problem document (`problem.rs`).
 
-mod auth;
+mod access;
 mod body;
 mod events;
 mod fields;
 mod health;
 mod inbox;
 mod log;
+mod origin;
 mod page;
 mod problem;
 mod receive;
@@ -17,12 +18,12 @@ mod request;
 mod router;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod view;
 mod webhooks;
 
 use std::sync::Arc;
 
-use hikyaku_core::signature::Secret;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::clock::SharedClock;
@@ -31,10 +32,8 @@ use crate::outbound::Client;
 use crate::sender::Sender;
 use crate::store::SharedStore;
 
+pub use access::{Access, MAX_TOKEN_AGE};
 pub use router::router;
-
-/// Largest body of one event that is taken by default, in bytes.
-const DEFAULT_MAX_EVENT_BYTES: usize = 256 * 1024;
 
 /// What the handlers work with.
 pub struct State {
@@ -50,23 +49,10 @@ pub struct State {
     pub clock: SharedClock,
     /// Renders the metrics.
     pub metrics: PrometheusHandle,
-    /// What callers of `/v1` and `/metrics` must present as a bearer token; `None`: they are open.
-    pub token: Option<Secret>,
+    /// Who may call `/v1` and `/metrics`.
+    pub access: Access,
     /// The configured sources: whose they are, and of which provider.
     pub sources: Vec<Source>,
-    /// The limits.
-    pub settings: Settings,
-}
-
-/// The limits of requests that are settings. That of a received delivery is the inbox's.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Largest body of one published event, in bytes.
+    /// Largest body of one published event, in bytes. That of a received delivery is the inbox's.
     pub max_event_bytes: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { max_event_bytes: DEFAULT_MAX_EVENT_BYTES }
-    }
 }

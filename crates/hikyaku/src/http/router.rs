@@ -13,15 +13,28 @@ use axum::http::HeaderValue;
 use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 
 use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
-use super::{State, auth, events, health, inbox, log, receive, webhooks};
+use super::{State, access, events, health, inbox, log, receive, tokens, webhooks};
 
-/// The whole HTTP side, to be served on any listener.
-pub fn router(state: State) -> Router {
-    health::describe();
-    let guarded = Router::new()
+/// Routes under one guard, and their paths, so that a test can walk them all.
+#[derive(Default)]
+pub(super) struct Routes {
+    pub(super) paths: Vec<&'static str>,
+    router: Router<Arc<State>>,
+}
+
+impl Routes {
+    fn route(mut self, path: &'static str, methods: MethodRouter<Arc<State>>) -> Self {
+        self.paths.push(path);
+        Self { router: self.router.route(path, methods), ..self }
+    }
+}
+
+/// What belongs to one organization: for its tokens and admin tokens.
+pub(super) fn organization_routes() -> Routes {
+    Routes::default()
         .route("/v1/organizations/{organization}/webhooks", get(webhooks::list).post(webhooks::create))
         .route(
             "/v1/organizations/{organization}/webhooks/{webhook}",
@@ -34,22 +47,35 @@ pub fn router(state: State) -> Router {
         .route("/v1/organizations/{organization}/inbox", get(inbox::list))
         .route("/v1/organizations/{organization}/inbox/{source}/{delivery}", get(inbox::read))
         .route("/v1/organizations/{organization}/inbox/{source}/{delivery}/body", get(inbox::body))
-        .route("/metrics", get(health::metrics));
-    let guarded = match &state.token {
-        Some(token) => guarded.route_layer(from_fn_with_state(auth::Guard::new(token), auth::require_token)),
-        None => guarded,
-    };
+        .route("/v1/organizations/{organization}/tokens", get(tokens::list_own).post(tokens::create_own))
+        .route("/v1/organizations/{organization}/tokens/{token}", delete(tokens::revoke_own))
+}
+
+/// What belongs to no organization: for admin tokens only.
+pub(super) fn admin_routes() -> Routes {
+    Routes::default()
+        .route("/v1/tokens", get(tokens::list_all).post(tokens::create_any))
+        .route("/v1/tokens/{token}", delete(tokens::revoke_any))
+        .route("/metrics", get(health::metrics))
+}
+
+/// The whole HTTP side, to be served on any listener.
+pub fn router(state: State) -> Router {
+    health::describe();
+    let state = Arc::new(state);
+    let to_organization = from_fn_with_state(Arc::clone(&state), access::to_organization);
+    let to_everything = from_fn_with_state(Arc::clone(&state), access::to_everything);
     let open = Router::new()
         .route("/in/{source}", post(receive::receive))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready));
-    guarded
-        .merge(open)
+    open.merge(organization_routes().router.route_layer(to_organization))
+        .merge(admin_routes().router.route_layer(to_everything))
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(answer_panics))
         .layer(from_fn(end_connection_after_chunks))
-        .with_state(Arc::new(state))
+        .with_state(state)
 }
 
 /// Turns a defect of ours into a 500, so that one request cannot take its connection's other requests with it.

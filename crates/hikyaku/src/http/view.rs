@@ -1,7 +1,7 @@
 //! What the API shows: the shapes of its answers, and nothing that decides.
 
 use data_encoding::BASE64;
-use hikyaku_core::delivery::{DeliveryState, Outcome};
+use hikyaku_core::delivery::Outcome;
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::json;
 use hikyaku_core::timestamp;
@@ -132,7 +132,7 @@ impl<'a> EventJson<'a> {
 #[serde(rename_all = "camelCase")]
 struct DeliveryJson<'a> {
     webhook_id: &'a str,
-    state: DeliveryState,
+    state: &'static str,
     /// Whether an attempt is under way.
     in_flight: bool,
     /// When the next attempt is due; `null` where none is, or one is under way.
@@ -148,7 +148,7 @@ impl<'a> DeliveryJson<'a> {
     fn of(delivery: &'a DeliveryView, clock: &dyn Clock) -> Self {
         Self {
             webhook_id: delivery.webhook.as_str(),
-            state: delivery.state,
+            state: delivery.state.as_str(),
             in_flight: delivery.in_flight,
             next_attempt_at: delivery.next_attempt_at.map(|due| on_the_wall(due, clock)),
             reason: &delivery.reason,

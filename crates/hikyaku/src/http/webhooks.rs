@@ -22,6 +22,9 @@ use crate::store::WebhookChange;
 
 /// Largest body that describes a webhook, in bytes.
 const MAX_WEBHOOK_BYTES: usize = 64 * 1024;
+/// Most webhooks of one organization: a bound on what one event becomes in one commit, and on the list. Creates that
+/// run at the same time may exceed it by their number.
+const MAX_WEBHOOKS: usize = 10_000;
 
 /// `POST`: `{url, events?, description?, secret?, active?}` gives 201, the webhook, and its secret, which is shown this
 /// once.
@@ -37,6 +40,10 @@ pub(super) async fn create(
     let secret = fields.parse("secret", check_secret);
     let change = read_change(fields)?;
     let url = usable_url(&state, change.url.as_deref().unwrap_or_default()).await?;
+    if state.store.webhooks(&organization).await?.len() >= MAX_WEBHOOKS {
+        let detail = format!("The organization has {MAX_WEBHOOKS} webhooks, the most there can be; remove one first.");
+        return Err(Problem::new(Kind::TooManyWebhooks, detail));
+    }
     let now = state.clock.now();
     let webhook = Webhook {
         id: WebhookId::generate(now, clock::random()),

@@ -7,10 +7,10 @@ mod receive;
 mod tests;
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::retry::Backoff;
@@ -158,10 +158,5 @@ impl Inbox {
 
 /// A stand-in for an id that cannot be used as it is: `sha256:` and the hash in hexadecimal.
 fn hash_id(bytes: &[u8]) -> String {
-    let mut id = "sha256:".to_owned();
-    for byte in digest::digest(&digest::SHA256, bytes).as_ref() {
-        // Writing into a string cannot fail.
-        let _ = write!(id, "{byte:02x}");
-    }
-    id
+    format!("sha256:{}", HEXLOWER.encode(digest::digest(&digest::SHA256, bytes).as_ref()))
 }

@@ -18,7 +18,7 @@ use super::destination::{Destination, Effect};
 use super::{Inbox, Once, Order, Route};
 use crate::clock;
 use crate::store::{
-    ClaimedLane, EffectState, EndedRow, FinishLane, FinishOutcome, LaneClaim, Lease, RetryRow, StoreError, WorkRow,
+    ClaimedLane, EffectState, EndedRow, FinishLane, FinishOutcome, LaneClaim, Lease, RetryRow, WorkRow,
 };
 
 /// Most rows of one lane that are taken at a time.
@@ -248,7 +248,8 @@ impl Inbox {
     }
 
     /// Writes the end of a lane's work under its lease. If the store never takes it, the lease ends and the rows are
-    /// worked off again, with the same delivery ids.
+    /// worked off again, with the same delivery ids. Every error is tried again: it may be of another write in the same
+    /// commit.
     async fn finish(&self, finish: FinishLane) {
         let mut pause = FINISH_PAUSE;
         for try_number in 1..=FINISH_TRIES {
@@ -259,9 +260,6 @@ impl Inbox {
                         route = finish.key.route,
                         "a lane's lease was lost before its end was written"
                     );
-                }
-                Err(StoreError::Damaged(reason)) => {
-                    return tracing::error!(route = finish.key.route, reason, "could not write the end of a lane");
                 }
                 Err(error) => {
                     tracing::warn!(route = finish.key.route, %error, try_number, "could not write the end of a lane")

@@ -114,13 +114,20 @@ fn source<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'
     None
 }
 
-/// Whether the error says that this machine has run out of something; a receiver is not to blame for it.
+/// Whether the error says that this machine has run out of something or is not connected; a receiver is not to blame
+/// for it.
 pub(super) fn is_local(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     const ENOBUFS: i32 = if cfg!(target_os = "linux") { 105 } else { 55 };
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS))
-        || matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::AddrNotAvailable)
+        || matches!(
+            error.kind(),
+            io::ErrorKind::OutOfMemory
+                | io::ErrorKind::AddrNotAvailable
+                | io::ErrorKind::NetworkDown
+                | io::ErrorKind::NetworkUnreachable
+        )
 }
 
 fn tls_sentence(host: &str, error: &rustls::Error) -> String {
@@ -181,6 +188,9 @@ mod tests {
         assert_eq!(Failure::handshake("shop.example", &emfile).kind, FailureKind::Local);
         let no_port = io::Error::from(io::ErrorKind::AddrNotAvailable);
         assert_eq!(Failure::connect("127.0.0.1:9", &no_port).kind, FailureKind::Local);
+        for offline in [io::ErrorKind::NetworkDown, io::ErrorKind::NetworkUnreachable] {
+            assert_eq!(Failure::connect("192.0.2.1:443", &offline.into()).kind, FailureKind::Local, "{offline}");
+        }
         let local = ResolveError::Local(emfile.to_string());
         assert_eq!(Failure::resolve("shop.example", &local).kind, FailureKind::Local);
         let unreachable = io::Error::from(io::ErrorKind::HostUnreachable);

@@ -28,7 +28,7 @@ pub enum ResolveError {
     /// Nobody said anything usable.
     #[error("no name server gave an answer ({0})")]
     NoAnswer(String),
-    /// We could not ask: no sockets or memory.
+    /// We could not ask: no name servers, no network, no sockets or memory.
     #[error("this machine could not ask for it ({0})")]
     Local(String),
 }
@@ -78,10 +78,11 @@ impl SystemResolver {
     }
 
     fn explain(&self, error: NetError) -> ResolveError {
-        match error {
-            error if error.is_no_records_found() => ResolveError::NoAddress,
-            NetError::Io(io) if is_local(&io) => ResolveError::Local(io.to_string()),
-            error => ResolveError::NoAnswer(self.without_servers.clone().unwrap_or_else(|| error.to_string())),
+        match (error, &self.without_servers) {
+            (_, Some(reason)) => ResolveError::Local(reason.clone()),
+            (error, None) if error.is_no_records_found() => ResolveError::NoAddress,
+            (NetError::Io(io), None) if is_local(&io) => ResolveError::Local(io.to_string()),
+            (error, None) => ResolveError::NoAnswer(error.to_string()),
         }
     }
 }
@@ -131,13 +132,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_name_servers_a_lookup_says_so() {
+    async fn without_name_servers_a_lookup_says_so_and_blames_this_machine() {
         let mut resolver = resolver("");
         let empty = TokioResolver::builder_with_config(ResolverConfig::default(), TokioRuntimeProvider::default());
         resolver.servers = empty.build().unwrap();
         resolver.without_servers = Some("/etc/resolv.conf: not there".to_owned());
         let error = resolver.resolve("shop.example").await.unwrap_err();
-        assert_eq!(error, ResolveError::NoAnswer("/etc/resolv.conf: not there".to_owned()));
+        assert_eq!(error, ResolveError::Local("/etc/resolv.conf: not there".to_owned()));
         let localhost = resolver.resolve("localhost").await.unwrap();
         assert!(!localhost.is_empty() && localhost.iter().all(IpAddr::is_loopback), "{localhost:?}");
     }

@@ -11,7 +11,7 @@ use super::Sender;
 use super::metrics::{self, InFlight};
 use super::request::request;
 use super::slots::Permit;
-use crate::store::{AttemptRecord, ClaimedDelivery, FinishAttempt, FinishOutcome, StoreError};
+use crate::store::{AttemptRecord, ClaimedDelivery, FinishAttempt, FinishOutcome};
 
 /// The pause before a finish is tried a second time; it doubles with each further one.
 const FIRST_FINISH_PAUSE: Duration = Duration::from_millis(50);
@@ -72,7 +72,7 @@ impl Sender {
     }
 
     /// Writes the result, and goes on trying until the lease is about to end; then the delivery is somebody else's to
-    /// take over, and `None` comes back.
+    /// take over, and `None` comes back. Whatever the error is: it may be of another write in the same commit.
     async fn finish(&self, finish: &FinishAttempt, lease_until: Timestamp) -> Option<FinishOutcome> {
         let mut pause = FIRST_FINISH_PAUSE;
         loop {
@@ -80,7 +80,7 @@ impl Sender {
                 Ok(outcome) => return Some(outcome),
                 Err(error) => error,
             };
-            if matches!(error, StoreError::Damaged(_)) || self.expires_within(pause, lease_until) {
+            if self.expires_within(pause, lease_until) {
                 tracing::error!(event = %finish.key.event, webhook = %finish.key.webhook,
                     attempt = finish.attempt.number, %error,
                     "an attempt's result could not be written; it will stand in the log as interrupted");

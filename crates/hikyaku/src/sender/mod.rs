@@ -119,7 +119,7 @@ impl Sender {
     }
 
     /// Tells the loop to look into the store now.
-    pub fn wake(&self) {
+    fn wake(&self) {
         self.wake.notify_one();
     }
 

@@ -9,9 +9,9 @@ use super::{
 };
 
 /// Most writes in one transaction; an event of a batch counts as one write. The last part that is taken may exceed it.
-pub const MAX_GROUP_WRITES: usize = 512;
+const MAX_GROUP_WRITES: usize = 512;
 /// Most parts that wait for their transaction; beyond it new events and deliveries are refused.
-pub const MAX_QUEUED_PARTS: usize = 4096;
+const MAX_QUEUED_PARTS: usize = 4096;
 
 /// Hands writes to the store in groups: while one transaction is being committed, what is asked for meanwhile gathers
 /// for the next, so that the cost of a commit is shared by all who wait for it.

@@ -3,18 +3,20 @@
 
 mod deliveries;
 mod inbox;
+mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
+use hikyaku_core::ids::{EventId, OrganizationId, TokenId, WebhookId};
+use hikyaku_core::token::{ApiToken, TokenHash};
 use hikyaku_core::webhook::{Off, OffReason, Webhook};
 use jiff::Timestamp;
 
 use super::{
     Backlog, DeliveryClaim, DeliveryClaims, EventView, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
-    LaneClaim, LaneClaims, LogEntry, LogQuery, Store, StoreError, WebhookChange,
+    LaneClaim, LaneClaims, LogEntry, LogQuery, Store, StoreError, TokenQuery, WebhookChange,
 };
 
 /// A store that keeps everything in memory. See the module's documentation.
@@ -40,19 +42,22 @@ pub enum Operation {
     ClaimLanes,
     /// Reading events, logs, the inbox and the backlog.
     Read,
+    /// All that has to do with API tokens.
+    Tokens,
     /// [`Store::ping`].
     Ping,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Commit,
         Self::ChangeWebhook,
         Self::Webhooks,
         Self::ClaimDeliveries,
         Self::ClaimLanes,
         Self::Read,
+        Self::Tokens,
         Self::Ping,
     ];
 }
@@ -116,6 +121,7 @@ struct State {
     webhooks: BTreeMap<WebhookKey, Arc<Webhook>>,
     deliveries: deliveries::Deliveries,
     inbox: inbox::Inbox,
+    tokens: tokens::Tokens,
 }
 
 impl State {
@@ -138,23 +144,9 @@ impl State {
     }
 
     fn update_webhook(&mut self, key: &WebhookKey, change: WebhookChange, at: Timestamp) -> Option<Webhook> {
-        let webhook = Arc::make_mut(self.webhooks.get_mut(key)?);
-        let WebhookChange { url, events, description, active } = change;
-        if let Some(url) = url {
-            webhook.url = url;
-        }
-        if let Some(events) = events {
-            webhook.events = events;
-        }
-        if let Some(description) = description {
-            webhook.description = description;
-        }
-        match active {
-            Some(true) => webhook.off = None,
-            Some(false) => switch_off(webhook, at, OffReason::Paused),
-            None => (),
-        }
-        Some(webhook.clone())
+        let webhook = self.webhooks.get_mut(key)?;
+        *webhook = Arc::new(change.apply(Webhook::clone(webhook), at));
+        Some(Webhook::clone(webhook))
     }
 
     fn delete_webhook(&mut self, key: &WebhookKey) -> bool {
@@ -249,12 +241,41 @@ impl Store for MemoryStore {
         self.run(Operation::Read, |state| state.inbox.detail(organization, provider, delivery))
     }
 
+    async fn create_token(&self, token: ApiToken) -> Result<(), StoreError> {
+        self.run(Operation::Tokens, |state| state.tokens.create(token))?
+    }
+
+    async fn valid_token(&self, hash: &TokenHash) -> Result<Option<ApiToken>, StoreError> {
+        self.run(Operation::Tokens, |state| state.tokens.find_valid(hash))
+    }
+
+    async fn revoke_token(
+        &self,
+        organization: Option<&OrganizationId>,
+        id: &TokenId,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.run(Operation::Tokens, |state| state.tokens.revoke(organization, id, at))
+    }
+
+    async fn tokens(&self, query: TokenQuery) -> Result<Vec<ApiToken>, StoreError> {
+        self.run(Operation::Tokens, |state| state.tokens.list(&query))
+    }
+
+    async fn any_valid_token(&self) -> Result<bool, StoreError> {
+        self.run(Operation::Tokens, |state| state.tokens.any_valid())
+    }
+
     async fn backlog(&self) -> Result<Backlog, StoreError> {
         self.run(Operation::Read, |state| state.backlog())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.run(Operation::Ping, |_| ())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 }
 

@@ -15,11 +15,12 @@ pub mod sqlite;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
+use hikyaku_core::ids::{EventId, OrganizationId, TokenId, WebhookId};
+use hikyaku_core::token::{ApiToken, TokenHash};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 
-pub use group::{Committer, MAX_GROUP_WRITES, MAX_QUEUED_PARTS};
+pub use group::Committer;
 pub use model::*;
 
 /// Shared handle to a store.
@@ -71,8 +72,8 @@ pub trait Store: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// An organization's webhooks, oldest first (by `created_at`, then id). May be answered from a cache that every change through this process
-    /// renews before the change is answered.
+    /// An organization's webhooks, oldest first (by `created_at`, then id). May be answered from a cache that every
+    /// change through this process renews before the change is answered.
     async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError>;
 
     /// Takes due deliveries under a lease: at most the free slots of each webhook, every webhook in its turn, so that a
@@ -102,9 +103,34 @@ pub trait Store: Send + Sync + 'static {
         delivery: &str,
     ) -> Result<Option<InboxRowDetail>, StoreError>;
 
+    /// Keeps a new API token; an id or a hash that is taken is [`StoreError::Damaged`].
+    async fn create_token(&self, token: ApiToken) -> Result<(), StoreError>;
+
+    /// The API token with this hash, or `None` where there is none or it is revoked (S16).
+    async fn valid_token(&self, hash: &TokenHash) -> Result<Option<ApiToken>, StoreError>;
+
+    /// Revokes an API token, of `organization` or (`None`) whosever, for ever; one that is revoked already keeps the older
+    /// time. `false` where there is no such token.
+    async fn revoke_token(
+        &self,
+        organization: Option<&OrganizationId>,
+        id: &TokenId,
+        at: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// API tokens, newest first (by id), revoked ones included.
+    async fn tokens(&self, query: TokenQuery) -> Result<Vec<ApiToken>, StoreError>;
+
+    /// Whether there is an API token that is not revoked.
+    async fn any_valid_token(&self) -> Result<bool, StoreError>;
+
     /// How much there is of what, for the metrics: cheap, and never a scan of history.
     async fn backlog(&self) -> Result<Backlog, StoreError>;
 
     /// Whether a commit would succeed now; writes something harmless to know.
     async fn ping(&self) -> Result<(), StoreError>;
+
+    /// Waits for everything handed over and leaves what is stored whole in its one place, so that a copy of that place
+    /// is a copy of the store. Called when nothing more will be written; without it nothing is lost either.
+    async fn close(&self) -> Result<(), StoreError>;
 }

@@ -1,5 +1,7 @@
 //! What goes into the store and what comes out of it.
 
+mod tokens;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +11,10 @@ use hikyaku_core::delivery::{Decision, DeliveryState, History, Outcome};
 use hikyaku_core::event::{CONTENT_HASH_BYTES, EventPattern, EventType};
 use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, WebhookId};
 use hikyaku_core::ordering::Version;
-use hikyaku_core::webhook::{Webhook, WebhookUrl};
+use hikyaku_core::webhook::{Off, OffReason, Webhook, WebhookUrl};
 use jiff::Timestamp;
+
+pub use tokens::TokenQuery;
 
 /// A lease to take: by whom, and for how long from now. A store with a clock of its own measures by that one.
 #[derive(Debug, Clone)]
@@ -215,6 +219,23 @@ pub struct WebhookChange {
     pub active: Option<bool>,
 }
 
+impl WebhookChange {
+    /// The webhook as it is after this change, made at `at` by the wall clock. One that is off already keeps the older
+    /// reason.
+    pub fn apply(self, mut webhook: Webhook, at: Timestamp) -> Webhook {
+        let Self { url, events, description, active } = self;
+        webhook.url = url.unwrap_or(webhook.url);
+        webhook.events = events.unwrap_or(webhook.events);
+        webhook.description = description.unwrap_or(webhook.description);
+        match active {
+            Some(true) => webhook.off = None,
+            Some(false) => drop(webhook.off.get_or_insert(Off { since: at, reason: OffReason::Paused })),
+            None => {}
+        }
+        webhook
+    }
+}
+
 /// An event as it stands.
 #[derive(Debug, Clone)]
 pub struct EventView {
@@ -362,8 +383,6 @@ pub struct LaneClaims {
     pub lanes: Vec<ClaimedLane>,
     /// When the earliest lane of these routes is due that is not due yet, by the schedule clock.
     pub next_due: Option<Timestamp>,
-    /// Whether some route had more due lanes than slots.
-    pub saturated: bool,
 }
 
 /// A lane under lease.

@@ -8,6 +8,7 @@
 
 mod harness;
 
+mod access;
 mod bad_input;
 mod cases;
 mod cases_bodies;

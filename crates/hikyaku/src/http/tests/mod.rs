@@ -1,5 +1,6 @@
 //! The API over a real socket, on the memory store, with nobody at the other end of the deliveries.
 
+mod access;
 mod edges;
 mod events;
 mod inbox;
@@ -21,7 +22,7 @@ use reqwest::{Body, Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use super::{Settings, State, router};
+use super::{Access, State, router};
 use crate::clock::{SharedClock, SystemClock};
 use crate::inbox::{Inbox, Settings as InboxSettings, Source};
 use crate::outbound::{Client, Request, Resolve, ResolveError, Response, Transport};
@@ -115,8 +116,8 @@ impl Api {
             sender: Sender::new(store.clone(), committer, clock.clone(), transport, "test".into(), settings),
             client: Arc::new(Client::new(targets, Arc::new(Names), clock.clone(), &[]).unwrap()),
             metrics: PrometheusBuilder::new().build_recorder().handle(),
-            token: token.map(Secret::new),
-            settings: Settings { max_event_bytes: MAX_EVENT_BYTES },
+            access: Access::start(token.map(Secret::new), store.clone(), clock.clone()).await.unwrap(),
+            max_event_bytes: MAX_EVENT_BYTES,
             clock,
             store,
             inbox,

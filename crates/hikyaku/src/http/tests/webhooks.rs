@@ -156,3 +156,18 @@ async fn a_store_that_fails_is_told_apart_by_what_the_caller_must_do() {
         assert_eq!(answer.headers.contains_key("retry-after"), status == 503);
     }
 }
+
+#[tokio::test]
+async fn an_organization_has_a_bounded_number_of_webhooks() {
+    let api = Api::start().await;
+    let body = r#"{"url":"http://127.0.0.1:9/"}"#;
+    let path = api.post(&webhooks(), body).await.headers["location"].to_str().unwrap().to_owned();
+    let first = api.store.webhooks(&OrganizationId::parse("acme").unwrap()).await.unwrap()[0].clone();
+    for n in 1..10_000 {
+        let id = hikyaku_core::ids::WebhookId::parse(format!("w{n}")).unwrap();
+        api.store.create_webhook(hikyaku_core::webhook::Webhook { id, ..(*first).clone() }).await.unwrap();
+    }
+    api.post(&webhooks(), body).await.is_problem(409, "too-many-webhooks", &["10000", "remove one"]);
+    assert_eq!(api.delete(&path).await.status, 204);
+    assert_eq!(api.post(&webhooks(), body).await.status, 201);
+}

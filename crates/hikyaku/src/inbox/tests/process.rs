@@ -201,6 +201,18 @@ async fn stopping_lets_what_is_under_way_end_and_leaves_the_rest_to_the_next_pro
     assert_eq!(slow.deliveries(), ["d0", "d1", "d2"]);
 }
 
+/// The error may be of another write in the same commit: the effect was made, and must not be made again for it.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_was_refused_is_written_again_and_the_effect_is_not_made_again() {
+    let books = Scripted::new(|_, _| Answer::After(Duration::from_secs(1), done()));
+    let mut rig = running(vec![every("books")], &[("books", books.clone())]);
+    rig.send("d1", sale("d1", "k", 1)).await;
+    rig.store.fail_next(Operation::Commit, Fault::Before(StoreError::Damaged("planted".into())));
+    rig.settle().await;
+    assert_eq!(books.deliveries(), ["d1"]);
+    rig.stop().await;
+}
+
 /// T1, C15: the row is the saved work. A process that dies in the midst of an effect leaves it to whoever comes next.
 #[tokio::test(start_paused = true)]
 async fn t1_an_effect_cut_off_by_a_crash_is_made_again_with_the_same_delivery() {

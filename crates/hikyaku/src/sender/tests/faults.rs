@@ -32,7 +32,11 @@ async fn claims_go_on_when_the_store_is_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finish_that_failed_is_written_again_and_nothing_is_sent_again() {
-    for fault in [Fault::Before(unavailable()), Fault::Before(unknown()), Fault::After(unknown())] {
+    // The last one is of somebody else's write in the same commit.
+    let damaged = StoreError::Damaged("planted".into());
+    let faults =
+        [Fault::Before(unavailable()), Fault::Before(unknown()), Fault::After(unknown()), Fault::Before(damaged)];
+    for fault in faults {
         let world = World::start(|_| status(200).after(secs(1)));
         world.webhook("shop").await;
         world.publish("e1").await;

@@ -17,6 +17,7 @@ pub(crate) mod model;
 pub(crate) mod publish;
 pub(crate) mod read;
 pub(crate) mod takeover;
+pub(crate) mod tokens;
 pub(crate) mod webhooks;
 
 /// Makes one named test of every case, and the comparison with the model, for the store that `$make` makes.
@@ -101,6 +102,13 @@ macro_rules! conformance_suite {
                 lanes_next_due_is_the_earliest_that_is_not_due_yet,
                 s17_lanes_with_equal_keys_in_two_organizations_are_apart,
                 the_backlog_counts_effects;
+            tokens:
+                s16_a_token_is_found_by_its_hash_until_it_is_revoked,
+                an_id_and_a_hash_are_taken_once,
+                a_revocation_keeps_its_first_time,
+                s17_tokens_of_another_organization_are_out_of_reach,
+                tokens_are_listed_newest_first_page_by_page,
+                a_store_says_whether_a_token_is_valid_at_all;
         }
 
         #[test]

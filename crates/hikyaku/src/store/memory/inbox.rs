@@ -81,7 +81,6 @@ impl Inbox {
                 .map(|(key, lane)| (lane.due_at, key.clone()))
                 .collect();
             due.sort();
-            claims.saturated |= due.len() > *slots as usize;
             claims.lanes.extend(due.into_iter().take(*slots as usize).filter_map(|(_, key)| self.lease(key, claim)));
         }
         let asked = |key: &LaneKey| {

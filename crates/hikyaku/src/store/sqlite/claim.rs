@@ -11,7 +11,7 @@ use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, WebhookId};
 use jiff::Timestamp;
 use rusqlite::{CachedStatement, Connection, Rows, params};
 
-use super::columns::{self, lease_end, millis};
+use super::columns::{self, after, millis};
 use super::writer::Transaction;
 use crate::store::{ClaimedDelivery, DeliveryClaim, DeliveryClaims, StoreError};
 
@@ -199,7 +199,7 @@ pub(super) fn take(
         claims.deliveries.extend(take_one(transaction, claim, due)?);
     }
     if !claims.deliveries.is_empty() {
-        let lease_end = lease_end(claim.now, claim.lease.duration);
+        let lease_end = after(claim.now, claim.lease.duration);
         claims.next_due = claims.next_due.into_iter().chain([lease_end]).min();
     }
     Ok(claims)
@@ -221,7 +221,7 @@ fn take_one(
         event,
         webhook,
         claim.lease.owner,
-        millis(lease_end(claim.now, claim.lease.duration)),
+        millis(after(claim.now, claim.lease.duration)),
         attempt,
         millis(interrupted.unwrap_or(claim.at)),
     ])?;

@@ -23,9 +23,9 @@ pub(super) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The end of a lease, as it is stored.
-pub(super) fn lease_end(now: Timestamp, duration: Duration) -> Timestamp {
-    now.saturating_add(duration).unwrap_or(Timestamp::MAX)
+/// The point in time that lies so long after another.
+pub(super) fn after(at: Timestamp, duration: Duration) -> Timestamp {
+    at.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }
 
 /// What was read, or which column is damaged.

@@ -5,7 +5,7 @@ use hikyaku_core::ids::DeliveryKey;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use super::columns::{lease_end, micros, millis, outcome_columns};
+use super::columns::{after, micros, millis, outcome_columns};
 use super::webhooks;
 use super::writer::Transaction;
 use crate::store::{AttemptRecord, FinishAttempt, FinishOutcome, StoreError};
@@ -39,7 +39,7 @@ pub(super) fn finish_attempt(
     finish: &FinishAttempt,
 ) -> Result<FinishOutcome, StoreError> {
     let FinishAttempt { key, attempt, decision, .. } = finish;
-    let ended_at = lease_end(attempt.started_at, attempt.duration);
+    let ended_at = after(attempt.started_at, attempt.duration);
     let held = match decision {
         Decision::Retry { at } => retry(transaction.db, finish, *at)?,
         Decision::Delivered => end(transaction.db, finish, DeliveryState::Delivered, ended_at)?,

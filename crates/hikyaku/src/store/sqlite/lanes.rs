@@ -4,7 +4,7 @@ use hikyaku_core::ordering::Version;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
-use super::columns::{self, lease_end, millis};
+use super::columns::{self, after, millis};
 use super::writer::Transaction;
 use crate::store::{
     ClaimedLane, EndedRow, FinishLane, FinishOutcome, LaneClaim, LaneClaims, LaneKey, RetryRow, RowState, StoreError,
@@ -77,14 +77,8 @@ pub(super) fn find(db: &Connection, claim: &LaneClaim) -> Result<LaneClaims, Sto
     let now = millis(claim.now);
     for (organization, route, slots) in &claim.slots {
         let mut statement = db.prepare_cached(DUE)?;
-        let mut rows = statement.query(params![organization.as_str(), route, now, i64::from(*slots) + 1])?;
-        let mut left = *slots;
+        let mut rows = statement.query(params![organization.as_str(), route, now, slots])?;
         while let Some(row) = rows.next()? {
-            if left == 0 {
-                found.saturated = true;
-                break;
-            }
-            left -= 1;
             let (organization, route) = (organization.clone(), route.clone());
             let key = LaneKey { organization, route, provider: row.get(0)?, lane: row.get(1)? };
             found.lanes.push(ClaimedLane { key, claim: 0, applied: None, rows: Vec::new() });
@@ -103,7 +97,7 @@ pub(super) fn take(
     claim: &LaneClaim,
     mut found: LaneClaims,
 ) -> Result<LaneClaims, StoreError> {
-    let lease_end = lease_end(claim.now, claim.lease.duration);
+    let lease_end = after(claim.now, claim.lease.duration);
     let mut statement = transaction.db.prepare_cached(TAKE)?;
     let mut taken = Vec::with_capacity(found.lanes.len());
     for mut lane in found.lanes {

@@ -15,6 +15,7 @@ mod open;
 mod publish;
 mod read;
 mod readers;
+mod tokens;
 mod webhooks;
 mod writer;
 
@@ -26,14 +27,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
+use hikyaku_core::ids::{EventId, OrganizationId, TokenId, WebhookId};
+use hikyaku_core::token::{ApiToken, TokenHash};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::{
     Backlog, DeliveryClaim, DeliveryClaims, EventView, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
-    LaneClaim, LaneClaims, LogEntry, LogQuery, Store, StoreError, WebhookChange,
+    LaneClaim, LaneClaims, LogEntry, LogQuery, Store, StoreError, TokenQuery, WebhookChange,
 };
 use crate::clock::Clock;
 pub use open::OpenError;
@@ -176,11 +178,42 @@ impl Store for SqliteStore {
         self.readers.run(move |db| inbox::detail(db, &organization, &provider, &delivery)).await
     }
 
+    async fn create_token(&self, token: ApiToken) -> Result<(), StoreError> {
+        self.writer.run(move |transaction| tokens::create(transaction, &token)).await
+    }
+
+    async fn valid_token(&self, hash: &TokenHash) -> Result<Option<ApiToken>, StoreError> {
+        let hash = *hash;
+        self.readers.run(move |db| tokens::find_valid(db, &hash)).await
+    }
+
+    async fn revoke_token(
+        &self,
+        organization: Option<&OrganizationId>,
+        id: &TokenId,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let (organization, id) = (organization.cloned(), id.clone());
+        self.writer.run(move |transaction| tokens::revoke(transaction, organization.as_ref(), &id, at)).await
+    }
+
+    async fn tokens(&self, query: TokenQuery) -> Result<Vec<ApiToken>, StoreError> {
+        self.readers.run(move |db| tokens::list(db, &query)).await
+    }
+
+    async fn any_valid_token(&self) -> Result<bool, StoreError> {
+        self.readers.run(tokens::any_valid).await
+    }
+
     async fn backlog(&self) -> Result<Backlog, StoreError> {
         self.readers.run(read::backlog).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.writer.run(|transaction| read::ping(transaction.db)).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.writer.fold().await
     }
 }

@@ -9,7 +9,7 @@ use hikyaku_core::ids::{DeliveryKey, WebhookId};
 use hikyaku_core::webhook::Webhook;
 use rusqlite::{Connection, params};
 
-use super::columns::{self, lease_end, millis};
+use super::columns::{self, after, millis};
 use super::webhooks::Webhooks;
 use super::writer::Transaction;
 use crate::store::{ClaimedDelivery, NewEvent, Publish, PublishOutcome, PublishedEvent, StoreError};
@@ -109,7 +109,7 @@ impl Insertion<'_> {
     fn deliver(&mut self, event: &NewEvent, webhook: &Arc<Webhook>) -> Result<Option<ClaimedDelivery>, StoreError> {
         let Publish { organization, due_at, lease, .. } = self.publish;
         let room = self.room.get_mut(&webhook.id).filter(|room| **room > 0);
-        let due = if room.is_some() { lease_end(*due_at, lease.duration) } else { *due_at };
+        let due = if room.is_some() { after(*due_at, lease.duration) } else { *due_at };
         let owner = room.is_some().then_some(&*lease.owner);
         let started_at = room.is_some().then(|| millis(*due_at));
         self.db.prepare_cached(INSERT_WAITING)?.execute(params![

@@ -173,17 +173,7 @@ pub(super) fn update(
     at: Timestamp,
 ) -> Result<Option<Webhook>, StoreError> {
     let Some(found) = transaction.webhooks.find(transaction.db, organization, id)? else { return Ok(None) };
-    let mut webhook = Webhook::clone(&found);
-    let WebhookChange { url, events, description, active } = change;
-    webhook.url = url.unwrap_or(webhook.url);
-    webhook.events = events.unwrap_or(webhook.events);
-    webhook.description = description.unwrap_or(webhook.description);
-    match active {
-        Some(true) => webhook.off = None,
-        // One that is off already keeps the older reason.
-        Some(false) => drop(webhook.off.get_or_insert(Off { since: at, reason: OffReason::Paused })),
-        None => (),
-    }
+    let webhook = change.apply(Webhook::clone(&found), at);
     write(transaction, webhook.clone())?;
     Ok(Some(webhook))
 }

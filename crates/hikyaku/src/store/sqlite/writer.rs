@@ -71,12 +71,30 @@ impl Writer {
         &self,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        let job: Job = Box::new(move |state| {
+        self.queue(move |state, caller| {
             // A caller that has gone does not need the answer.
-            let _ = answer.send(state.transact(work));
+            let _ = caller.send(state.transact(work));
             state.wal.bound(&state.connection);
-        });
+        })
+        .await
+    }
+
+    /// Folds the write-ahead log back into the file, after everything that was handed over before.
+    pub(super) async fn fold(&self) -> Result<(), StoreError> {
+        self.queue(|state, caller| {
+            let busy = || StoreError::Unavailable("somebody still reads from the write-ahead log".into());
+            let folded = fold(&state.connection).map_err(StoreError::from);
+            let _ = caller.send(folded.and_then(|outcome| (outcome == 0).then_some(()).ok_or_else(busy)));
+        })
+        .await
+    }
+
+    async fn queue<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut State, oneshot::Sender<Result<T, StoreError>>) + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (caller, answered) = oneshot::channel();
+        let job: Job = Box::new(move |state| work(state, caller));
         let stopped = || StoreError::Unavailable("the thread that writes has stopped; restart the program".into());
         self.jobs.as_ref().ok_or_else(stopped)?.send(job).await.map_err(|_| stopped())?;
         let lost = |_| Err(StoreError::Unknown("the thread that writes stopped during this write".into()));
@@ -126,6 +144,11 @@ impl State {
     }
 }
 
+/// Folds the write-ahead log back and empties it; 0 if that could be done.
+fn fold(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+}
+
 /// Keeps the write-ahead log bounded. SQLite folds it back by itself every so many pages, but starts it anew only
 /// when nobody happens to read from it; under steady reading that may never be.
 struct Wal {
@@ -140,7 +163,7 @@ impl Wal {
             return;
         }
         // Waits for the readers that are in it, for as long as the busy timeout; new ones no longer need it by then.
-        let folded = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        let folded = fold(connection);
         if matches!(folded, Ok(0)) {
             self.fold_at_bytes = MAX_WAL_BYTES;
         } else {

@@ -109,6 +109,11 @@ impl Server {
         self.dir.path().join(name)
     }
 
+    /// What it has said so far; all of it, once it has ended.
+    pub(crate) fn log(&self) -> String {
+        self.process.log.lock().unwrap().clone()
+    }
+
     /// Sends a signal by its name, as in `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.process.child.id().to_string();
@@ -185,7 +190,10 @@ impl Drop for Process {
         }
         let log = self.log.lock().unwrap();
         assert!(!log.contains("panicked at"), "the program panicked:\n{log}");
-        assert!(!log.contains(SOURCE_SECRET) && !log.contains("whsec_"), "a secret stands in the log:\n{log}");
+        assert!(
+            !log.contains(SOURCE_SECRET) && !log.contains("whsec_") && !log.contains("hik_"),
+            "a secret stands in the log:\n{log}"
+        );
     }
 }
 

@@ -47,6 +47,19 @@ async fn everything_is_there_after_a_restart() {
 }
 
 #[tokio::test]
+async fn after_a_close_the_file_alone_is_the_store() {
+    let fresh = Fresh::new();
+    create(&fresh.store, &["w"]).await;
+    store_events(&fresh.store, &["e"]).await;
+    fresh.store.close().await.unwrap();
+    let copy = path_in(tempfile::tempdir().unwrap().keep().as_path());
+    std::fs::copy(fresh.path(), &copy).unwrap();
+    let copied = open(&copy).unwrap();
+    assert_eq!(store_events(&copied, &["e"]).await[0].deliveries, 1);
+    std::fs::remove_dir_all(copy.parent().unwrap()).unwrap();
+}
+
+#[tokio::test]
 async fn what_a_killed_process_had_under_lease_is_taken_over_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = path_in(directory.path());

@@ -13,6 +13,7 @@ const FILES: &[(&str, &str, &[&str])] = &[
     ("open", include_str!("../open.rs"), open::STATEMENTS),
     ("publish", include_str!("../publish.rs"), publish::STATEMENTS),
     ("read", include_str!("../read.rs"), read::STATEMENTS),
+    ("tokens", include_str!("../tokens.rs"), tokens::STATEMENTS),
     ("webhooks", include_str!("../webhooks.rs"), webhooks::STATEMENTS),
 ];
 
