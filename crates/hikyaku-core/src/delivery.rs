@@ -8,12 +8,16 @@
 //!                │                                                         └─ none left ─▶ exhausted
 //!                └──webhook deleted──▶ cancelled
 //! ```
+//!
+//! What has ended can be sent again on request, whatever its end: it waits again, in a new run with a fresh schedule.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::{disable, retry::RetrySchedule};
+use crate::disable;
+use crate::retry::{MAX_RETRY_AFTER, RetrySchedule};
 
 /// Where a delivery stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -147,21 +151,41 @@ impl Outcome {
 pub struct Policy {
     /// The pauses between attempts.
     pub schedule: RetrySchedule,
+    /// Whether an answer may postpone the next attempt.
+    pub respect_retry_after: bool,
 }
 
-/// The attempts that have ended.
+impl Policy {
+    /// The pause before the next attempt. A 429 or 503 may make it longer, by its `Retry-After` and where that is
+    /// respected, up to [`MAX_RETRY_AFTER`]; nothing makes it shorter.
+    fn pause(&self, ended: u32, outcome: Outcome, retry_after: Option<Duration>) -> Option<Duration> {
+        let delay = self.schedule.delay_after(ended)?;
+        let heard = self.respect_retry_after && matches!(outcome, Outcome::Answered(429 | 503));
+        let asked = retry_after.filter(|_| heard).unwrap_or_default();
+        Some(delay.max(asked.min(MAX_RETRY_AFTER)))
+    }
+}
+
+/// The attempts of one run that have ended. The publish begins a delivery's first run, and every resend or recovery
+/// another, with the whole schedule before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct History {
     /// How many there were.
     pub attempts: u32,
     /// How many of them failed by our own fault.
     pub spoiled_by_us: u32,
+    /// Whether somebody asked for this run: it is not the one that the publish began.
+    pub on_request: bool,
 }
 
 impl History {
     /// The history with one more attempt in it.
     pub fn after(self, outcome: Outcome) -> Self {
-        Self { attempts: self.attempts + 1, spoiled_by_us: self.spoiled_by_us + u32::from(outcome.spoiled_by_us()) }
+        Self {
+            attempts: self.attempts + 1,
+            spoiled_by_us: self.spoiled_by_us + u32::from(outcome.spoiled_by_us()),
+            ..self
+        }
     }
 }
 
@@ -175,25 +199,32 @@ pub enum Decision {
         /// The earliest start of the next attempt.
         at: Timestamp,
     },
-    /// It has ended; whether its webhook is switched off with it (R10).
+    /// It has ended, and with it the webhook may be switched off (R10).
     Exhausted {
-        /// True if the webhook is switched off.
+        /// True if it counts towards that; the webhook's own setting says how many such events it takes.
         switch_off: bool,
     },
 }
 
-/// Decides what follows when an attempt ended at `now` with `outcome`, after the attempts in `history`.
+/// Decides what follows when an attempt ended at `now` with `outcome`, after the attempts in `history`; `retry_after` is
+/// what the answer asked for, if it did.
 ///
 /// Serves R2, R3, R7, R8, R10, R11 and R17.
-pub fn decide(policy: &Policy, history: History, outcome: Outcome, now: Timestamp) -> Decision {
+pub fn decide(
+    policy: &Policy,
+    history: History,
+    outcome: Outcome,
+    retry_after: Option<Duration>,
+    now: Timestamp,
+) -> Decision {
     if outcome.is_success() {
         return Decision::Delivered;
     }
     let history = history.after(outcome);
-    match policy.schedule.delay_after(history.attempts) {
+    match policy.pause(history.attempts, outcome, retry_after) {
         // A due time that cannot be expressed lies millennia ahead; the latest possible one says the same.
         Some(delay) => Decision::Retry { at: now.checked_add(delay).map_or(Timestamp::MAX, up_to_millis) },
-        None => Decision::Exhausted { switch_off: disable::switches_off(history) },
+        None => Decision::Exhausted { switch_off: disable::counts(history) },
     }
 }
 
@@ -211,13 +242,13 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn after(attempts: u32) -> History {
-        History { attempts, spoiled_by_us: 0 }
+        History { attempts, ..History::default() }
     }
 
     #[test]
     fn r2_r3_only_a_2xx_is_success() {
         for status in 100..=599 {
-            let decision = decide(&Policy::default(), History::default(), Outcome::Answered(status), NOW);
+            let decision = decide(&Policy::default(), History::default(), Outcome::Answered(status), None, NOW);
             assert_eq!(decision == Decision::Delivered, (200..300).contains(&status), "{status}");
         }
     }
@@ -225,7 +256,7 @@ mod tests {
     #[test]
     fn r3_all_failures_are_treated_alike() {
         let policy = Policy::default();
-        let expected = decide(&policy, after(1), Outcome::Answered(500), NOW);
+        let expected = decide(&policy, after(1), Outcome::Answered(500), None, NOW);
         for outcome in [
             Outcome::Answered(301),
             Outcome::Answered(401),
@@ -236,19 +267,19 @@ mod tests {
             Outcome::Failed(FailureKind::Tls),
             Outcome::Failed(FailureKind::Interrupted),
         ] {
-            assert_eq!(decide(&policy, after(1), outcome, NOW), expected, "{outcome:?}");
+            assert_eq!(decide(&policy, after(1), outcome, None, NOW), expected, "{outcome:?}");
         }
     }
 
     #[test]
     fn r7_r8_r10_r11_the_fourth_failure_ends_it_and_switches_off() {
         let policy = Policy::default();
-        let due = |ended| match decide(&policy, after(ended), Outcome::Answered(500), NOW) {
+        let due = |ended| match decide(&policy, after(ended), Outcome::Answered(500), None, NOW) {
             Decision::Retry { at } => at.as_second(),
             other => panic!("{other:?}"),
         };
         assert_eq!([due(0), due(1), due(2)], [60, 600, 3600]);
-        let last = decide(&policy, after(3), Outcome::Answered(500), NOW);
+        let last = decide(&policy, after(3), Outcome::Answered(500), None, NOW);
         assert_eq!(last, Decision::Exhausted { switch_off: true });
     }
 
@@ -256,7 +287,7 @@ mod tests {
     fn r8_a_due_time_is_never_rounded_to_before_the_delay() {
         for (ended, due) in [(0, 60_000_000), (1, 60_001_000), (999, 60_001_000), (1000, 60_001_000)] {
             let ended = Timestamp::from_microsecond(ended).unwrap();
-            let decision = decide(&Policy::default(), History::default(), Outcome::Answered(500), ended);
+            let decision = decide(&Policy::default(), History::default(), Outcome::Answered(500), None, ended);
             assert_eq!(decision, Decision::Retry { at: Timestamp::from_microsecond(due).unwrap() });
         }
     }
@@ -264,11 +295,45 @@ mod tests {
     #[test]
     fn r17_an_attempt_spoiled_by_us_counts_but_switches_nothing_off() {
         let policy = Policy::default();
-        let spoiled_last = decide(&policy, after(3), Outcome::Failed(FailureKind::Interrupted), NOW);
-        let spoiled_before = History { attempts: 3, spoiled_by_us: 1 };
-        let failed_last = decide(&policy, spoiled_before, Outcome::Answered(500), NOW);
+        let spoiled_last = decide(&policy, after(3), Outcome::Failed(FailureKind::Interrupted), None, NOW);
+        let spoiled_before = History { spoiled_by_us: 1, ..after(3) };
+        let failed_last = decide(&policy, spoiled_before, Outcome::Answered(500), None, NOW);
         assert_eq!(spoiled_last, Decision::Exhausted { switch_off: false });
         assert_eq!(failed_last, Decision::Exhausted { switch_off: false });
+    }
+
+    #[test]
+    fn r13_a_run_that_somebody_asked_for_switches_nothing_off() {
+        let asked = History { on_request: true, ..after(3) };
+        let failed = |history| decide(&Policy::default(), history, Outcome::Answered(500), None, NOW);
+        assert_eq!(failed(asked), Decision::Exhausted { switch_off: false });
+        assert_eq!(failed(History { attempts: 0, ..asked }), failed(History::default()));
+    }
+
+    #[test]
+    fn r8_retry_after_may_postpone_and_never_shortens() {
+        let respects = Policy { respect_retry_after: true, ..Policy::default() };
+        let due = |policy: &Policy, status, seconds| {
+            let asked = Some(Duration::from_secs(seconds));
+            match decide(policy, after(1), Outcome::Answered(status), asked, NOW) {
+                Decision::Retry { at } => at.as_second(),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (status, asked, expected) in [
+            (429, 700, 700),
+            (503, 700, 700),
+            (429, 10, 600),
+            (503, 0, 600),
+            (500, 700, 600),
+            (301, 700, 600),
+            (429, u64::MAX, 24 * 3600),
+        ] {
+            assert_eq!(due(&respects, status, asked), expected, "{status} {asked}");
+            assert_eq!(due(&Policy::default(), status, asked), 600, "off by default");
+        }
+        let last = decide(&respects, after(3), Outcome::Answered(429), Some(Duration::from_secs(1)), NOW);
+        assert_eq!(last, Decision::Exhausted { switch_off: true }, "no attempt is added");
     }
 
     fn any_outcome() -> impl Strategy<Value = Outcome> {
@@ -288,11 +353,11 @@ mod tests {
             outcomes in proptest::collection::vec(any_outcome(), 21),
             delays in proptest::collection::vec(0u64..100_000, 0..20),
         ) {
-            let schedule = RetrySchedule::new(delays.iter().map(|d| std::time::Duration::from_secs(*d)).collect()).unwrap();
-            let policy = Policy { schedule };
+            let schedule = RetrySchedule::new(delays.iter().map(|d| Duration::from_secs(*d)).collect()).unwrap();
+            let policy = Policy { schedule, respect_retry_after: false };
             let (mut history, mut now) = (History::default(), NOW);
             for (n, outcome) in outcomes.into_iter().enumerate() {
-                match decide(&policy, history, outcome, now) {
+                match decide(&policy, history, outcome, None, now) {
                     Decision::Delivered => { prop_assert!(outcome.is_success()); return Ok(()); }
                     Decision::Retry { at } => {
                         prop_assert_eq!(at.as_second() - now.as_second(), delays[n] as i64);

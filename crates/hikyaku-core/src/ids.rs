@@ -116,6 +116,14 @@ text_id!(
     "visible ASCII characters"
 );
 
+text_id!(
+    /// A recovery of one webhook's events.
+    RecoveryId,
+    MAX_ID_BYTES,
+    |c| c.is_ascii_graphic(),
+    "visible ASCII characters"
+);
+
 impl EventId {
     /// A new id of ours, ordered by `now`; `random` makes it unique.
     pub fn generate(now: Timestamp, random: [u8; ID_RANDOM_BYTES]) -> Self {
@@ -127,6 +135,18 @@ impl WebhookId {
     /// A new id of ours, ordered by `now`; `random` makes it unique.
     pub fn generate(now: Timestamp, random: [u8; ID_RANDOM_BYTES]) -> Self {
         Self(time_ordered("wh_", now, random))
+    }
+}
+
+impl RecoveryId {
+    /// A new id of ours, ordered by `now`; `random` makes it unique.
+    pub fn generate(now: Timestamp, random: [u8; ID_RANDOM_BYTES]) -> Self {
+        Self(time_ordered("rec_", now, random))
+    }
+
+    /// The one recovery of a webhook that nobody asked for: the release of what was held.
+    pub fn of_held() -> Self {
+        Self("held".to_owned())
     }
 }
 

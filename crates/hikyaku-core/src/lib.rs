@@ -11,6 +11,7 @@ pub mod delivery;
 pub mod disable;
 pub mod envelope;
 pub mod event;
+pub mod explain;
 pub mod ids;
 pub mod json;
 pub mod ordering;

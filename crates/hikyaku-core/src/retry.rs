@@ -3,14 +3,40 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use serde::{Deserialize, Serialize};
+
+use crate::webhook::seconds;
 
 /// Most delays a schedule may have.
 pub const MAX_RETRY_DELAYS: usize = 20;
 /// Longest single delay: a week. Longer than that nobody waits for a webhook, and sums stay far from overflow.
 pub const MAX_RETRY_DELAY: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The pauses between a delivery's attempts, each counted from the end of the attempt before (R8).
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Longest time by which an answer may postpone the next attempt: a day.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// Longest `Retry-After` that is read, in bytes: a date has 29 (S25).
+const MAX_RETRY_AFTER_BYTES: usize = 32;
+
+/// Reads `Retry-After`: seconds, or a date as HTTP writes it, which is compared with `now` by the wall clock. `None` where
+/// it is neither; a date that has passed is no wait.
+pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    let value = value.trim();
+    if value.is_empty() || value.len() > MAX_RETRY_AFTER_BYTES {
+        return None;
+    }
+    if value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than a number holds ask for longer than anybody waits.
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+    }
+    let at = rfc2822::DateTimeParser::new().parse_timestamp(value).ok().filter(|_| value.ends_with(" GMT"))?;
+    Some(Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO))
+}
+
+/// The pauses between a delivery's attempts, each counted from the end of the attempt before (R8). As JSON it is a list
+/// of seconds.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<f64>")]
 pub struct RetrySchedule(Vec<Duration>);
 
 /// Why a list of delays is no schedule.
@@ -22,6 +48,9 @@ pub enum InvalidSchedule {
     /// One is longer than [`MAX_RETRY_DELAY`].
     #[error("has a delay of {0:?}; at most a week is allowed")]
     TooLong(Duration),
+    /// One is negative, or no number of seconds that anybody could wait.
+    #[error("has the delay {0}, which is no length of time")]
+    NotALength(String),
 }
 
 impl Default for RetrySchedule {
@@ -52,6 +81,20 @@ impl RetrySchedule {
     /// The pause after the `ended`-th attempt (counted from 1), or `None` when that was the last.
     pub fn delay_after(&self, ended: u32) -> Option<Duration> {
         self.0.get(usize::try_from(ended.checked_sub(1)?).ok()?).copied()
+    }
+}
+
+impl TryFrom<Vec<f64>> for RetrySchedule {
+    type Error = InvalidSchedule;
+    fn try_from(numbers: Vec<f64>) -> Result<Self, InvalidSchedule> {
+        let length = |number| seconds::read(number).ok_or_else(|| InvalidSchedule::NotALength(number.to_string()));
+        Self::new(numbers.into_iter().map(length).collect::<Result<_, _>>()?)
+    }
+}
+
+impl Serialize for RetrySchedule {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|delay| seconds::Number(*delay)))
     }
 }
 
@@ -111,6 +154,30 @@ mod tests {
         assert!(RetrySchedule::new(vec![Duration::ZERO; MAX_RETRY_DELAYS]).is_ok());
         assert!(RetrySchedule::new(vec![Duration::ZERO; MAX_RETRY_DELAYS + 1]).is_err());
         assert!(RetrySchedule::new(vec![MAX_RETRY_DELAY + Duration::from_nanos(1)]).is_err());
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_of_http() {
+        let now = Timestamp::from_second(784_111_777).unwrap(); // Sun, 06 Nov 1994 08:49:37 GMT
+        for (value, seconds) in [
+            ("0", Some(0)),
+            (" 120 ", Some(120)),
+            ("99999999999999999999999", Some(u64::MAX)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("Sun, 06 Nov 1994 08:50:37 +0100", None),
+            ("Mon, 06 Nov 1994 08:50:37 GMT", None),
+            ("Sunday, 06-Nov-94 08:50:37 GMT", None),
+            ("1994-11-06T08:50:37Z", None),
+            ("-1", None),
+            ("1.5", None),
+            ("", None),
+            ("soon", None),
+            ("000000000000000000000000000000120", None),
+        ] {
+            assert_eq!(parse_retry_after(value, now), seconds.map(Duration::from_secs), "{value:?}");
+        }
     }
 
     proptest! {

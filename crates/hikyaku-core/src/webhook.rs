@@ -1,18 +1,33 @@
 //! A registered endpoint, and what a URL must be like to be one.
 
+mod headers;
+mod settings;
+
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use url::Url;
 
+use crate::disable;
 use crate::event::EventPattern;
 use crate::ids::{EventId, OrganizationId, WebhookId};
 use crate::signature::Secret;
+
+pub(crate) use settings::seconds;
+
+pub use headers::{CustomHeaders, InvalidHeader, MAX_HEADER_NAME_BYTES, MAX_HEADER_VALUE_BYTES, MAX_HEADERS};
+pub use settings::{
+    InvalidSetting, MAX_BURST, MAX_IN_FLIGHT, MAX_RATE_HUNDREDTHS, MAX_TIMEOUT, MIN_TIMEOUT, MaxInFlight, RateLimit,
+    Setting, Settings, Timeout, WhileInactive,
+};
 
 /// Longest webhook URL, in bytes.
 pub const MAX_URL_BYTES: usize = 2048;
 /// Most event patterns of one webhook.
 pub const MAX_EVENT_PATTERNS: usize = 100;
+/// Longest time for which the secret before a rotation can stay good: 30 days.
+pub const MAX_SECRET_OVERLAP: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Longest description, in bytes.
 pub const MAX_DESCRIPTION_BYTES: usize = 1024;
 
@@ -99,6 +114,17 @@ pub struct Off {
     pub reason: OffReason,
 }
 
+/// The secret before the present one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreviousSecret {
+    /// The secret.
+    pub secret: Secret,
+    /// When the present one took its place.
+    pub rotated_at: Timestamp,
+    /// From when on it is good for nothing.
+    pub until: Timestamp,
+}
+
 /// A registered endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
@@ -114,8 +140,14 @@ pub struct Webhook {
     pub description: String,
     /// What deliveries are signed with.
     pub secret: Secret,
+    /// What they were signed with before the last rotation, while that is still good (T8).
+    pub previous_secret: Option<PreviousSecret>,
     /// `None` while it is active; off, it gets no new events (R12), but retries that wait go on (R14).
     pub off: Option<Off>,
+    /// Exhausted events since the last success, or since it was switched on (R11).
+    pub exhausted: u32,
+    /// What is set for it.
+    pub settings: Settings,
     /// When it was registered.
     pub created_at: Timestamp,
 }
@@ -123,7 +155,71 @@ pub struct Webhook {
 impl Webhook {
     /// Whether an event published now is delivered to it.
     pub fn takes(&self, event_type: &str) -> bool {
-        self.off.is_none() && self.events.iter().any(|pattern| pattern.matches(event_type))
+        self.off.is_none() && self.subscribes_to(event_type)
+    }
+
+    /// Whether an event published now is not delivered to it only because it is off (R12).
+    pub fn misses(&self, event_type: &str) -> bool {
+        self.off.is_some() && self.subscribes_to(event_type)
+    }
+
+    /// Whether it wants events of this type, be it on or off.
+    pub fn subscribes_to(&self, event_type: &str) -> bool {
+        self.events.iter().any(|pattern| pattern.matches(event_type))
+    }
+
+    /// Switches it on, or off because somebody wants it; one that is off already keeps the older reason.
+    pub fn set_active(&mut self, active: bool, at: Timestamp) {
+        if active {
+            self.off = None;
+            self.exhausted = 0;
+        } else {
+            self.off.get_or_insert(Off { since: at, reason: OffReason::Paused });
+        }
+    }
+
+    /// Gives it a new secret; the present one stays good for `overlap`, and one from before it for no longer (S15).
+    pub fn rotate_secret(&mut self, secret: Secret, overlap: Duration, at: Timestamp) {
+        let secret = std::mem::replace(&mut self.secret, secret);
+        let until = at.checked_add(overlap).unwrap_or(Timestamp::MAX);
+        self.previous_secret = Some(PreviousSecret { secret, rotated_at: at, until });
+        self.forget_secrets(at);
+    }
+
+    /// Forgets what is good for nothing any more.
+    pub fn forget_secrets(&mut self, now: Timestamp) {
+        self.previous_secret.take_if(|previous| previous.until <= now);
+    }
+
+    /// The secret of a scheme that carries one signature. A retry keeps the one of its delivery's first attempt (R9, T8)
+    /// for as long as that is good; `first_attempt_at` is `None` in the first attempt.
+    pub fn secret_of(&self, first_attempt_at: Option<Timestamp>, now: Timestamp) -> &Secret {
+        let began_before =
+            |previous: &&PreviousSecret| first_attempt_at.is_some_and(|first| first < previous.rotated_at);
+        self.good_previous(now).filter(began_before).map_or(&self.secret, |previous| &previous.secret)
+    }
+
+    /// All secrets that are good now, the present one first, for a scheme that carries several signatures.
+    pub fn secrets(&self, now: Timestamp) -> impl Iterator<Item = &Secret> {
+        [&self.secret].into_iter().chain(self.good_previous(now).map(|previous| &previous.secret))
+    }
+
+    fn good_previous(&self, now: Timestamp) -> Option<&PreviousSecret> {
+        self.previous_secret.as_ref().filter(|previous| now < previous.until)
+    }
+
+    /// A delivery of `event` is exhausted and counts against it. Whether this very event switched it off (R10, R11); one
+    /// that is off already keeps the older reason.
+    pub fn note_exhausted(&mut self, event: &EventId, at: Timestamp) -> bool {
+        if self.off.is_some() {
+            return false;
+        }
+        self.exhausted = self.exhausted.saturating_add(1);
+        let switches_off = disable::switches_off(self.settings.disable_after, self.exhausted);
+        if switches_off {
+            self.off = Some(Off { since: at, reason: OffReason::Exhausted(event.clone()) });
+        }
+        switches_off
     }
 }
 
@@ -149,6 +245,59 @@ mod tests {
             let error = WebhookUrl::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    fn rotated() -> Webhook {
+        let mut webhook = Webhook {
+            organization: OrganizationId::parse("acme").unwrap(),
+            id: WebhookId::parse("w").unwrap(),
+            url: WebhookUrl::parse("https://example.com/").unwrap(),
+            events: vec![EventPattern::All],
+            description: String::new(),
+            secret: Secret::new("oldest"),
+            previous_secret: None,
+            off: None,
+            exhausted: 0,
+            settings: Settings::default(),
+            created_at: at(0),
+        };
+        webhook.rotate_secret(Secret::new("old"), Duration::from_secs(1000), at(50));
+        webhook.rotate_secret(Secret::new("new"), Duration::from_secs(100), at(100));
+        webhook
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn t8_a_retry_keeps_its_first_secret_while_that_is_good() {
+        let webhook = rotated();
+        for (first, now, expected) in [
+            (None, 100, "new"),
+            (Some(99), 100, "old"),
+            (Some(99), 199, "old"),
+            (Some(99), 200, "new"),
+            (Some(100), 150, "new"),
+            (Some(10), 150, "old"),
+        ] {
+            let secret = webhook.secret_of(first.map(at), at(now));
+            assert_eq!(secret.reveal(), expected, "first attempt at {first:?}, now {now}");
+        }
+    }
+
+    #[test]
+    fn s15_two_secrets_are_good_during_a_rotation_and_one_after_it() {
+        let mut webhook = rotated();
+        let good = |webhook: &Webhook, now| webhook.secrets(at(now)).map(|s| s.reveal().to_owned()).collect::<Vec<_>>();
+        assert_eq!(good(&webhook, 199), ["new", "old"]);
+        assert_eq!(good(&webhook, 200), ["new"]);
+        webhook.forget_secrets(at(199));
+        assert!(webhook.previous_secret.is_some());
+        webhook.forget_secrets(at(200));
+        assert_eq!(webhook.previous_secret, None);
+        webhook.rotate_secret(Secret::new("newest"), Duration::ZERO, at(300));
+        assert_eq!(webhook.previous_secret, None, "without an overlap the old one is forgotten at once");
     }
 
     #[test]

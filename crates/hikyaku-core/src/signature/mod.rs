@@ -1,10 +1,58 @@
 //! Signatures, one file per scheme, with signing beside verifying so that the two cannot drift apart.
 
 pub mod receiptroller;
+pub mod standard;
 
 use std::fmt;
 
-/// The key of an HMAC: a secret's UTF-8 bytes as they stand. Never printed.
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+
+/// How deliveries are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Scheme {
+    /// ReceiptRoller's: `X-RR-Signature`.
+    #[default]
+    #[serde(rename = "receiptroller")]
+    ReceiptRoller,
+    /// Standard Webhooks with HMAC-SHA256 (`v1`).
+    #[serde(rename = "standard-webhooks")]
+    StandardWebhooks,
+    /// Standard Webhooks with ed25519 (`v1a`).
+    #[serde(rename = "standard-webhooks-ed25519")]
+    StandardWebhooksEd25519,
+}
+
+impl Scheme {
+    /// A new secret from random bytes, as text with a prefix that says what it is. A new HMAC secret fits both schemes
+    /// that take one.
+    pub fn generate(self, random: [u8; 32]) -> Secret {
+        let prefix = match self {
+            Self::ReceiptRoller | Self::StandardWebhooks => standard::HMAC_PREFIX,
+            Self::StandardWebhooksEd25519 => standard::PRIVATE_PREFIX,
+        };
+        Secret(format!("{prefix}{}", BASE64.encode(&random)))
+    }
+
+    /// Whether a secret can sign by this scheme; if not, what is wrong with it.
+    pub fn check(self, secret: &Secret) -> Result<(), standard::InvalidKey> {
+        match self {
+            Self::ReceiptRoller => Ok(()),
+            Self::StandardWebhooks => standard::SigningKey::hmac(secret).map(drop),
+            Self::StandardWebhooksEd25519 => standard::SigningKey::ed25519(secret).map(drop),
+        }
+    }
+
+    /// What receivers verify with, where it is not the secret itself.
+    pub fn public_key(self, secret: &Secret) -> Option<String> {
+        match self {
+            Self::ReceiptRoller | Self::StandardWebhooks => None,
+            Self::StandardWebhooksEd25519 => standard::SigningKey::ed25519(secret).ok()?.public(),
+        }
+    }
+}
+
+/// A secret as text. What the key is that it stands for is its scheme's to say. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -17,12 +65,6 @@ impl Secret {
     /// Takes a text as a secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
-    }
-
-    /// A new secret from random bytes, as text with a prefix that says what it is.
-    pub fn generate(random: [u8; 32]) -> Self {
-        let hex: String = random.iter().map(|b| format!("{b:02x}")).collect();
-        Self(format!("whsec_{hex}"))
     }
 
     /// The secret itself, for the one place that shows it and the store that keeps it.

@@ -1,5 +1,5 @@
 //! ReceiptRoller's scheme as assumed: `X-RR-Signature: sha256=<lower-case hex>`, the HMAC-SHA256 of the raw body under
-//! the webhook's secret.
+//! the webhook's secret, whose UTF-8 bytes as they stand are the key.
 
 use ring::hmac;
 

@@ -149,7 +149,7 @@ fn policy(section: &mut Section<'_>) -> Policy {
         section.problem("retry_delays", &error.to_string());
         RetrySchedule::default()
     });
-    Policy { schedule }
+    Policy { schedule, ..Policy::default() }
 }
 
 fn inbox_settings(section: &mut Section<'_>) -> inbox::Settings {

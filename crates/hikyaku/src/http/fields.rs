@@ -88,6 +88,19 @@ impl<'a> Fields<'a> {
         value.ok()
     }
 
+    /// The value of a field as a `T` that says itself what is wrong with it; `null` gives the default. `expected` says
+    /// what it should be.
+    pub(super) fn checked<T: Deserialize<'a> + Default>(&mut self, name: &str, expected: &str) -> Option<T> {
+        match serde_json::from_str::<Option<T>>(self.raw(name)?.get()) {
+            Ok(value) => Some(value.unwrap_or_default()),
+            Err(error) => {
+                let (words, end) = (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
+                self.fail(name, &format!("must be {expected}: {}", words.trim_end_matches(&end)));
+                None
+            }
+        }
+    }
+
     /// The value of a text field, as what `parse` makes of it.
     pub(super) fn parse<T, E: fmt::Display>(
         &mut self,

@@ -35,5 +35,10 @@ pub(super) async fn list(
 }
 
 fn position(row: &LogEntry) -> LogPosition {
-    LogPosition { started_at: row.attempt.started_at, event: row.event.clone(), number: row.attempt.number }
+    LogPosition {
+        started_at: row.attempt.started_at,
+        event: row.event.clone(),
+        run: row.attempt.run,
+        number: row.attempt.number,
+    }
 }

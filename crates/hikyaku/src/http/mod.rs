@@ -5,7 +5,9 @@
 
 mod access;
 mod body;
+mod deliveries;
 mod events;
+mod explain;
 mod fields;
 mod health;
 mod inbox;
@@ -14,8 +16,10 @@ mod origin;
 mod page;
 mod problem;
 mod receive;
+mod recoveries;
 mod request;
 mod router;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod tokens;

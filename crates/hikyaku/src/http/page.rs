@@ -5,9 +5,9 @@ use hikyaku_core::ids::EventId;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::store::{LogPosition, RowPosition};
+use crate::store::{LogPosition, MissedPosition, RowPosition};
 
-/// One page of a list, newest first.
+/// One page of a list.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Page<T> {
@@ -37,15 +37,28 @@ pub(super) trait Cursor: Sized {
 
 impl Cursor for LogPosition {
     fn encode(&self) -> String {
-        seal(&format!("{}:{}:{}", self.started_at.as_millisecond(), self.number, self.event))
+        seal(&format!("{}:{}:{}:{}", self.started_at.as_millisecond(), self.run, self.number, self.event))
     }
 
     fn decode(text: &str) -> Option<Self> {
         let text = open(text)?;
-        let mut parts = text.splitn(3, ':');
+        let mut parts = text.splitn(4, ':');
         let started_at = Timestamp::from_millisecond(parts.next()?.parse().ok()?).ok()?;
-        let number = parts.next()?.parse().ok()?;
-        Some(Self { started_at, number, event: EventId::parse(parts.next()?).ok()? })
+        let (run, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some(Self { started_at, run, number, event: EventId::parse(parts.next()?).ok()? })
+    }
+}
+
+impl Cursor for MissedPosition {
+    fn encode(&self) -> String {
+        seal(&format!("{}:{}", self.timestamp.as_millisecond(), self.event))
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let text = open(text)?;
+        let (timestamp, event) = text.split_once(':')?;
+        let timestamp = Timestamp::from_millisecond(timestamp.parse().ok()?).ok()?;
+        Some(Self { timestamp, event: EventId::parse(event).ok()? })
     }
 }
 
@@ -76,14 +89,26 @@ mod tests {
         let position = LogPosition {
             started_at: Timestamp::from_millisecond(1_796_030_100_250).unwrap(),
             event: EventId::parse("t1|2026-13:|9/%").unwrap(),
+            run: 2,
             number: 4,
         };
         assert_eq!(LogPosition::decode(&position.encode()), Some(position));
         assert_eq!(RowPosition::decode(&RowPosition(-7).encode()), Some(RowPosition(-7)));
-        for bad in ["", "x", "%%%", "////", &seal("1:2"), &seal("1:x:e"), &seal("99999999999999999:1:e"), &seal("1:1:")]
-        {
+        let missed = MissedPosition { timestamp: Timestamp::UNIX_EPOCH, event: EventId::parse("a:b").unwrap() };
+        assert_eq!(MissedPosition::decode(&missed.encode()), Some(missed));
+        for bad in [
+            "",
+            "x",
+            "%%%",
+            "////",
+            &seal("1:1:2"),
+            &seal("1:1:x:e"),
+            &seal("99999999999999999:1:1:e"),
+            &seal("1:1:1:"),
+        ] {
             assert_eq!(LogPosition::decode(bad), None, "{bad}");
             assert_eq!(RowPosition::decode(bad), None, "{bad}");
+            assert!(MissedPosition::decode(bad).is_none_or(|position| position.encode() == bad), "{bad}");
         }
     }
 

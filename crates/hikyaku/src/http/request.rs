@@ -5,6 +5,8 @@ use std::convert::Infallible;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
+use hikyaku_core::timestamp;
+use jiff::Timestamp;
 use url::form_urlencoded;
 
 use super::problem::{FieldError, Kind, Problem};
@@ -106,6 +108,21 @@ impl Query {
                 Err(Problem::of_fields(Kind::InvalidQuery, vec![error]))
             }
         }
+    }
+
+    /// A point in time (case 18). A space is refused by name: it is what an unescaped `+` of an offset becomes, and must
+    /// never turn into another window in silence.
+    pub(super) fn time(&self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        let expected = "a time such as 2026-11-30T09:15:00Z or epoch milliseconds";
+        let hint = if self.text(name).is_some_and(|text| text.contains(' ')) {
+            "; a \"+\" in a query string means a space: write it as %2B"
+        } else {
+            ""
+        };
+        let read = |text: &str| timestamp::parse(text).filter(|_| !text.contains(' '));
+        let at = self.parse(name, &format!("{expected}{hint}"), read)?;
+        // What is finer than a millisecond is not kept of any event either.
+        Ok(at.and_then(|at| Timestamp::from_millisecond(at.as_millisecond()).ok()))
     }
 
     /// `limit`: how many rows a page has.

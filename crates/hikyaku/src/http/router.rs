@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 
 use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
-use super::{State, access, events, health, inbox, log, receive, tokens, webhooks};
+use super::{State, access, deliveries, events, explain, health, inbox, log, receive, recoveries, tokens, webhooks};
 
 /// Routes under one guard, and their paths, so that a test can walk them all.
 #[derive(Default)]
@@ -41,9 +41,17 @@ pub(super) fn organization_routes() -> Routes {
             get(webhooks::read).patch(webhooks::change).delete(webhooks::remove),
         )
         .route("/v1/organizations/{organization}/webhooks/{webhook}/log", get(log::list))
+        .route("/v1/organizations/{organization}/webhooks/{webhook}/missed", get(recoveries::missed))
+        .route("/v1/organizations/{organization}/webhooks/{webhook}/recover", post(recoveries::recover))
+        .route(
+            "/v1/organizations/{organization}/webhooks/{webhook}/recoveries/{recovery}",
+            get(recoveries::read).delete(recoveries::cancel),
+        )
+        .route("/v1/organizations/{organization}/deliveries/{event}/{webhook}/resend", post(deliveries::resend))
         .route("/v1/organizations/{organization}/events", post(events::publish))
         .route("/v1/organizations/{organization}/events/batch", post(events::publish_batch))
         .route("/v1/organizations/{organization}/events/{event}", get(events::read))
+        .route("/v1/organizations/{organization}/events/{event}/explain", get(explain::explain))
         .route("/v1/organizations/{organization}/inbox", get(inbox::list))
         .route("/v1/organizations/{organization}/inbox/{source}/{delivery}", get(inbox::read))
         .route("/v1/organizations/{organization}/inbox/{source}/{delivery}/body", get(inbox::body))

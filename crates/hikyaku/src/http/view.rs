@@ -5,7 +5,7 @@ use hikyaku_core::delivery::Outcome;
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::json;
 use hikyaku_core::timestamp;
-use hikyaku_core::webhook::{OffReason, Webhook};
+use hikyaku_core::webhook::{OffReason, Settings, Webhook};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -30,6 +30,8 @@ pub(super) struct WebhookView {
     events: Vec<EventPattern>,
     description: String,
     active: bool,
+    #[serde(flatten)]
+    settings: Settings,
     created_at: String,
     /// Since when it is off; only while it is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +57,7 @@ impl WebhookView {
             events: webhook.events.clone(),
             description: webhook.description.clone(),
             active: webhook.off.is_none(),
+            settings: webhook.settings.clone(),
             created_at: timestamp::format(webhook.created_at),
             off_since: webhook.off.as_ref().map(|off| timestamp::format(off.since)),
             off_reason,
@@ -130,9 +133,11 @@ impl<'a> EventJson<'a> {
 /// A delivery as it stands.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct DeliveryJson<'a> {
+pub(super) struct DeliveryJson<'a> {
     webhook_id: &'a str,
     state: &'static str,
+    /// The run of attempts: 1 began with the publish, each later one was asked for.
+    run: u32,
     /// Whether an attempt is under way.
     in_flight: bool,
     /// When the next attempt is due; `null` where none is, or one is under way.
@@ -145,12 +150,13 @@ struct DeliveryJson<'a> {
 }
 
 impl<'a> DeliveryJson<'a> {
-    fn of(delivery: &'a DeliveryView, clock: &dyn Clock) -> Self {
+    pub(super) fn of(delivery: &'a DeliveryView, clock: &dyn Clock) -> Self {
         Self {
             webhook_id: delivery.webhook.as_str(),
             state: delivery.state.as_str(),
+            run: delivery.run,
             in_flight: delivery.in_flight,
-            next_attempt_at: delivery.next_attempt_at.map(|due| on_the_wall(due, clock)),
+            next_attempt_at: delivery.next_attempt_at.map(|due| timestamp::format(on_the_wall(due, clock))),
             reason: &delivery.reason,
             attempts: delivery.attempts.iter().map(AttemptJson::of).collect(),
         }
@@ -161,7 +167,9 @@ impl<'a> DeliveryJson<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AttemptJson {
-    /// Its number, from 1.
+    /// Of which run, from 1.
+    run: u32,
+    /// Its number in the run, from 1.
     attempt: u32,
     /// 0 where no status came (R6).
     http_status: u16,
@@ -185,6 +193,7 @@ impl AttemptJson {
         };
         let error = if attempt.error.is_empty() { error_kind } else { Some(attempt.error.as_str()) };
         Self {
+            run: attempt.run,
             attempt: attempt.number,
             http_status: attempt.outcome.http_status(),
             error: error.map(str::to_owned),
@@ -295,7 +304,7 @@ impl EffectJson {
             route: effect.route.clone(),
             state: effect.state.as_str(),
             failures: effect.failures,
-            next_attempt_at: effect.next_attempt_at.map(|due| on_the_wall(due, clock)),
+            next_attempt_at: effect.next_attempt_at.map(|due| timestamp::format(on_the_wall(due, clock))),
             ended_at: effect.ended_at.map(timestamp::format),
             detail: effect.detail.clone(),
         }
@@ -303,7 +312,7 @@ impl EffectJson {
 }
 
 /// A due time of the schedule clock, as people read it: as far from the wall clock's now as it is from the schedule's.
-fn on_the_wall(due: Timestamp, clock: &dyn Clock) -> String {
+pub(super) fn on_the_wall(due: Timestamp, clock: &dyn Clock) -> Timestamp {
     let wait = due.duration_since(clock.schedule());
-    timestamp::format(clock.now().checked_add(wait).unwrap_or(Timestamp::MAX))
+    clock.now().checked_add(wait).unwrap_or(Timestamp::MAX)
 }

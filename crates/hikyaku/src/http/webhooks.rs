@@ -9,24 +9,29 @@ use axum::response::{IntoResponse, Response};
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::ids::WebhookId;
 use hikyaku_core::signature::{MAX_SECRET_BYTES, MIN_SECRET_BYTES, Secret};
-use hikyaku_core::webhook::{MAX_DESCRIPTION_BYTES, MAX_EVENT_PATTERNS, Off, OffReason, Webhook, WebhookUrl};
+use hikyaku_core::webhook::{
+    MAX_DESCRIPTION_BYTES, MAX_EVENT_PATTERNS, Off, OffReason, Setting, Settings, Webhook, WebhookUrl,
+};
 
 use super::State;
 use super::body::read_json;
 use super::fields::Fields;
 use super::problem::{Kind, Problem};
 use super::request::{InPath, Query};
+use super::settings;
 use super::view::{CreatedWebhook, Items, WebhookView};
 use crate::clock;
 use crate::store::WebhookChange;
 
+/// The fields that can be changed, besides the settings.
+const CHANGEABLE: [&str; 4] = ["url", "events", "description", "active"];
 /// Largest body that describes a webhook, in bytes.
 const MAX_WEBHOOK_BYTES: usize = 64 * 1024;
 /// Most webhooks of one organization: a bound on what one event becomes in one commit, and on the list. Creates that
 /// run at the same time may exceed it by their number.
 const MAX_WEBHOOKS: usize = 10_000;
 
-/// `POST`: `{url, events?, description?, secret?, active?}` gives 201, the webhook, and its secret, which is shown this
+/// `POST`: `{url, events?, description?, secret?, active?}` and settings gives 201, the webhook, and its secret, which is shown this
 /// once.
 pub(super) async fn create(
     Shared(state): Shared<Arc<State>>,
@@ -35,7 +40,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let organization = path.organization()?;
     let body = read_json(request, MAX_WEBHOOK_BYTES).await?;
-    let mut fields = Fields::of_body(&body, &["url", "events", "description", "secret", "active"])?;
+    let mut fields = Fields::of_body(&body, &[&["secret"], &CHANGEABLE[..], &settings::FIELDS].concat())?;
     fields.require(&["url"]);
     let secret = fields.parse("secret", check_secret);
     let change = read_change(fields)?;
@@ -45,13 +50,18 @@ pub(super) async fn create(
         return Err(Problem::new(Kind::TooManyWebhooks, detail));
     }
     let now = state.clock.now();
+    let mut settings = Settings::default();
+    change.settings.into_iter().for_each(|setting| settings.set(setting));
     let webhook = Webhook {
         id: WebhookId::generate(now, clock::random()),
         url,
         events: change.events.unwrap_or_else(|| vec![EventPattern::All]),
         description: change.description.unwrap_or_default(),
-        secret: secret.unwrap_or_else(|| Secret::generate(clock::random())),
+        secret: secret.unwrap_or_else(|| settings.signature.generate(clock::random())),
+        previous_secret: None,
         off: (change.active == Some(false)).then_some(Off { since: now, reason: OffReason::Paused }),
+        exhausted: 0,
+        settings,
         created_at: now,
         organization,
     };
@@ -80,7 +90,7 @@ pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Res
     found.map(|webhook| Json(WebhookView::of(webhook))).ok_or_else(|| not_found(&path, &organization))
 }
 
-/// `PATCH …/{webhook}`: `{url?, events?, description?, active?}`; what is not given stays. Retries that wait go to the
+/// `PATCH …/{webhook}`: `{url?, events?, description?, active?}` and settings; what is not given stays. Retries that wait go to the
 /// new URL; switching off does not stop them (R14).
 pub(super) async fn change(
     Shared(state): Shared<Arc<State>>,
@@ -90,13 +100,16 @@ pub(super) async fn change(
     let organization = path.organization()?;
     let id = path.webhook(&organization)?;
     let body = read_json(request, MAX_WEBHOOK_BYTES).await?;
-    let given = read_change(Fields::of_body(&body, &["url", "events", "description", "active"])?)?;
+    let given = read_change(Fields::of_body(&body, &[&CHANGEABLE[..], &settings::FIELDS].concat())?)?;
     let url = match &given.url {
         Some(text) => Some(usable_url(&state, text).await?),
         None => None,
     };
-    let change = WebhookChange { url, events: given.events, description: given.description, active: given.active };
+    let Given { events, description, active, settings, .. } = given;
+    let change = WebhookChange { url, events, description, active, settings, rotation: None };
     let changed = state.store.update_webhook(&organization, &id, change, state.clock.now()).await?;
+    // What was held for it may go now.
+    state.sender.wake_recoveries();
     changed.map(|webhook| Json(WebhookView::of(&webhook))).ok_or_else(|| not_found(&path, &organization))
 }
 
@@ -120,6 +133,7 @@ struct Given {
     events: Option<Vec<EventPattern>>,
     description: Option<String>,
     active: Option<bool>,
+    settings: Vec<Setting>,
 }
 
 fn read_change(mut fields: Fields<'_>) -> Result<Given, Problem> {
@@ -131,6 +145,7 @@ fn read_change(mut fields: Fields<'_>) -> Result<Given, Problem> {
             length => Err(format!("is {length} bytes long; at most {MAX_DESCRIPTION_BYTES} are allowed")),
         }),
         active: fields.get("active", "true or false"),
+        settings: settings::read(&mut fields),
     };
     match fields.into_errors() {
         errors if errors.is_empty() => Ok(given),

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::header::RETRY_AFTER;
 use hikyaku_core::delivery::{Decision, FailureKind, Outcome, decide};
+use hikyaku_core::retry::parse_retry_after;
+use hikyaku_core::signature::standard::InvalidKey;
 use jiff::Timestamp;
 use tokio::time::sleep;
 
@@ -19,25 +22,31 @@ const FIRST_FINISH_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_FINISH_PAUSE: Duration = Duration::from_secs(1);
 
 impl Sender {
-    /// Starts the attempt that a delivery is leased for, in a task that ends with the lease's business.
-    pub(super) fn start(self: &Arc<Self>, delivery: ClaimedDelivery, permit: Permit, lease_until: Timestamp) {
+    /// Starts the attempt that a delivery is leased for, in a task that ends with the lease's business. The lease was
+    /// asked for at `asked`.
+    pub(super) fn start(self: &Arc<Self>, delivery: ClaimedDelivery, permit: Permit, asked: Timestamp) {
         let sender = Arc::clone(self);
+        let lease_until = self.lease_until(asked, &delivery.webhook);
         self.tasks.spawn(async move { sender.attempt(delivery, permit, lease_until).await });
     }
 
     async fn attempt(&self, delivery: ClaimedDelivery, mut permit: Permit, lease_until: Timestamp) {
-        let record = match delivery.interrupted {
-            Some(began) => interrupted(delivery.attempt, began),
-            None if self.expires_within(self.settings.attempt_timeout, lease_until) => {
+        let (record, retry_after) = match delivery.interrupted {
+            Some(began) => (interrupted(&delivery, began), None),
+            None if self.expires_within(self.timeout(&delivery.webhook), lease_until) => {
                 // Whoever takes it over writes it down as interrupted; a request now could run beside theirs.
                 tracing::warn!(event = %delivery.key.event, webhook = %delivery.key.webhook, attempt = delivery.attempt,
                     "the store answered so late that the lease is too short for an attempt");
                 return metrics::attempt_unwritten();
             }
-            None => self.send(&delivery).await,
+            None => {
+                permit.use_token();
+                self.send(&delivery).await
+            }
         };
         permit.request_ended();
-        let decision = decide(&self.settings.policy, delivery.history, record.outcome, self.clock.schedule());
+        let policy = delivery.webhook.settings.policy(&self.settings.policy);
+        let decision = decide(&policy, delivery.history, record.outcome, retry_after, self.clock.schedule());
         let owner = Arc::clone(&self.owner);
         let finish = FinishAttempt { key: delivery.key.clone(), owner, attempt: record, decision };
         match self.finish(&finish, lease_until).await {
@@ -55,20 +64,29 @@ impl Sender {
         }
     }
 
-    async fn send(&self, delivery: &ClaimedDelivery) -> AttemptRecord {
+    /// Makes the request. Gives what goes into the log, and for how long the answer asked to be left alone.
+    async fn send(&self, delivery: &ClaimedDelivery) -> (AttemptRecord, Option<Duration>) {
         let started_at = self.clock.now();
+        let request = match request(delivery, self.timeout(&delivery.webhook), started_at) {
+            Ok(request) => request,
+            Err(error) => return (unsigned(delivery, started_at, error), None),
+        };
         let in_flight = InFlight::begin();
-        let response = self.transport.post(request(delivery, self.settings.attempt_timeout)).await;
+        let response = self.transport.post(request).await;
         drop(in_flight);
         metrics::request_ended(response.duration);
-        AttemptRecord {
+        let asked = response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = asked.and_then(|value| parse_retry_after(value, self.clock.now()));
+        let record = AttemptRecord {
+            run: delivery.run,
             number: delivery.attempt,
             started_at,
             duration: response.duration,
             outcome: response.outcome,
             error: response.error,
             response_body: response.body,
-        }
+        };
+        (record, retry_after)
     }
 
     /// Writes the result, and goes on trying until the lease is about to end; then the delivery is somebody else's to
@@ -97,13 +115,27 @@ impl Sender {
 }
 
 /// What is written of an attempt that another owner, or we before a restart, began and never finished.
-fn interrupted(number: u32, started_at: Timestamp) -> AttemptRecord {
+fn interrupted(delivery: &ClaimedDelivery, started_at: Timestamp) -> AttemptRecord {
     AttemptRecord {
-        number,
+        run: delivery.run,
+        number: delivery.attempt,
         started_at,
         duration: Duration::ZERO,
         outcome: Outcome::Failed(FailureKind::Interrupted),
         error: "the sender stopped before the attempt's result was written; the request may have arrived".to_owned(),
+        response_body: bytes::Bytes::new(),
+    }
+}
+
+/// What is written of an attempt that could not be signed: a defect of ours, so it is on no account of the receiver's.
+fn unsigned(delivery: &ClaimedDelivery, started_at: Timestamp, error: InvalidKey) -> AttemptRecord {
+    AttemptRecord {
+        run: delivery.run,
+        number: delivery.attempt,
+        started_at,
+        duration: Duration::ZERO,
+        outcome: Outcome::Failed(FailureKind::Local),
+        error: format!("no request was made: the webhook's secret {error}; rotate it"),
         response_body: bytes::Bytes::new(),
     }
 }

@@ -6,6 +6,8 @@
 
 mod attempt;
 mod metrics;
+mod rate;
+mod recover;
 mod request;
 mod run;
 mod slots;
@@ -20,21 +22,21 @@ use std::time::Duration;
 use hikyaku_core::address::TargetPolicy;
 use hikyaku_core::delivery::Policy;
 use hikyaku_core::ids::{OrganizationId, WebhookId};
+use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::SharedClock;
 use crate::outbound::Transport;
-use crate::store::{Committer, Lease, NewEvent, Publish, PublishOutcome, PublishedEvent, SharedStore, StoreError};
+use crate::store::{
+    Committer, LEASE_MARGIN, Lease, NewEvent, Publish, PublishOutcome, PublishedEvent, SharedStore, StoreError,
+};
 use run::Agenda;
 use slots::{Permit, Slots};
 
-/// How much longer a lease lasts than an attempt may: for the commit that takes it to be answered, and for the result
-/// to be written although the store is slow or away for a moment.
-const LEASE_MARGIN: Duration = Duration::from_secs(10);
-
-/// How the sender behaves; the defaults are the contract's.
+/// How the sender behaves; the defaults are the contract's. Of these, policy, timeout and attempts under way per webhook
+/// hold for webhooks that have nothing of their own set.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The pauses between attempts (R7, R8).
@@ -72,6 +74,8 @@ pub struct Sender {
     slots: Arc<Slots>,
     /// Tells the loop to look into the store now. It carries no data.
     wake: Arc<Notify>,
+    /// The same for the loop that works recoveries off.
+    wake_recoveries: Notify,
     agenda: Agenda,
     /// Attempts and publishes under way, which a shutdown waits for.
     tasks: TaskTracker,
@@ -96,9 +100,20 @@ impl Sender {
     ) -> Arc<Self> {
         metrics::describe();
         let wake = Arc::new(Notify::new());
-        let slots = Slots::new(settings.in_flight_per_webhook, settings.in_flight, Arc::clone(&wake));
-        let (agenda, tasks) = (Agenda::default(), TaskTracker::new());
-        Arc::new(Self { store, committer, clock, transport, owner, settings, slots, wake, agenda, tasks })
+        let slots = Slots::new(settings.in_flight_per_webhook, settings.in_flight, Arc::clone(&wake), clock.clone());
+        Arc::new(Self {
+            store,
+            committer,
+            clock,
+            transport,
+            owner,
+            settings,
+            slots,
+            wake,
+            wake_recoveries: Notify::new(),
+            agenda: Agenda::default(),
+            tasks: TaskTracker::new(),
+        })
     }
 
     /// Stores events of one organization, all or none, with their deliveries, and starts first attempts as far as there
@@ -131,11 +146,10 @@ impl Sender {
         let mut permits = self.reserve(&organization, &events).await?;
         let room = permits.iter().map(|(webhook, permits)| (webhook.clone(), count(permits))).collect();
         let (lease, due_at) = (self.lease(), self.clock.schedule());
-        let lease_until = self.lease_until(due_at);
         let mut outcome = self.committer.publish(Publish { organization, events, due_at, lease, room }).await?;
         if let PublishOutcome::Stored(events) = &mut outcome {
             for event in events {
-                self.start_first_attempts(event, &mut permits, lease_until);
+                self.start_first_attempts(event, &mut permits, due_at);
             }
         }
         Ok(outcome)
@@ -150,8 +164,7 @@ impl Sender {
         let mut reserved = HashMap::new();
         for webhook in self.store.webhooks(organization).await?.iter() {
             let wanted = events.iter().filter(|event| webhook.takes(event.event_type.as_str())).count();
-            let key = (organization.clone(), webhook.id.clone());
-            let permits = self.slots.reserve(key, u32::try_from(wanted).unwrap_or(u32::MAX));
+            let permits = self.slots.reserve(webhook, u32::try_from(wanted).unwrap_or(u32::MAX));
             if !permits.is_empty() {
                 reserved.insert(webhook.id.clone(), permits);
             }
@@ -163,7 +176,7 @@ impl Sender {
         self: &Arc<Self>,
         event: &mut PublishedEvent,
         permits: &mut HashMap<WebhookId, Vec<Permit>>,
-        lease_until: Timestamp,
+        asked: Timestamp,
     ) {
         let leased = std::mem::take(&mut event.leased);
         if !event.repeated && event.deliveries > count(&leased) {
@@ -171,7 +184,7 @@ impl Sender {
         }
         for delivery in leased {
             match permits.get_mut(&delivery.key.webhook).and_then(Vec::pop) {
-                Some(permit) => self.start(delivery, permit, lease_until),
+                Some(permit) => self.start(delivery, permit, asked),
                 // The lease will end, and a claim will take it over.
                 None => {
                     tracing::error!(webhook = %delivery.key.webhook, "the store leased more than there was room for")
@@ -184,9 +197,14 @@ impl Sender {
         Lease { owner: Arc::clone(&self.owner), duration: self.settings.attempt_timeout + LEASE_MARGIN }
     }
 
-    /// When a lease ends that was asked for at `asked`: not later than the store thinks.
-    fn lease_until(&self, asked: Timestamp) -> Timestamp {
-        asked.checked_add(self.lease().duration).unwrap_or(Timestamp::MAX)
+    /// From the start of an attempt at this webhook until its status must have come.
+    fn timeout(&self, webhook: &Webhook) -> Duration {
+        webhook.settings.timeout.map_or(self.settings.attempt_timeout, |timeout| timeout.get())
+    }
+
+    /// When the lease of a delivery ends that was asked for at `asked`: not later than the store thinks.
+    fn lease_until(&self, asked: Timestamp, webhook: &Webhook) -> Timestamp {
+        asked.checked_add(self.lease().duration_for(webhook)).unwrap_or(Timestamp::MAX)
     }
 }
 

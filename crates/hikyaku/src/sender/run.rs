@@ -73,13 +73,20 @@ impl Sender {
     /// Delivers what is due until `stop` is cancelled, then waits for the attempts and publishes under way. What has
     /// not been attempted by then stays due for the next start; the caller bounds the wait.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        tokio::join!(self.deliver(&stop), self.work_recoveries_off(&stop));
+        self.slots.close();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn deliver(self: &Arc<Self>, stop: &CancellationToken) {
         let (mut after, mut streak) = (None, Streak::default());
         while !stop.is_cancelled() {
             match self.claim(&mut after).await {
                 Ok(again) => {
                     streak.ended();
                     if !again {
-                        self.rest(&stop).await;
+                        self.rest(stop).await;
                     }
                 }
                 Err(error) => {
@@ -88,9 +95,6 @@ impl Sender {
                 }
             }
         }
-        self.slots.close();
-        self.tasks.close();
-        self.tasks.wait().await;
     }
 
     /// Claims due deliveries and starts their attempts. Says whether another claim could bring more at once.
@@ -105,14 +109,13 @@ impl Sender {
         let wanted = DeliveryClaim { lease, now, at, slots_each, slots, limit, after: after_last };
         let claimed = self.store.claim_deliveries(wanted).await?;
         for delivery in claimed.deliveries {
-            let permit = claim.take((delivery.key.organization.clone(), delivery.key.webhook.clone()));
-            self.start(delivery, permit, self.lease_until(now));
-        }
-        if let Some(next_due) = claimed.next_due {
-            self.agenda.note(next_due);
+            let permit = claim.take(&delivery.webhook);
+            self.start(delivery, permit, now);
         }
         after.clone_from(&claimed.stopped_at);
-        Ok(claim.end(claimed.saturated, claimed.stopped_at.is_some()))
+        let again = claim.end(claimed.saturated, claimed.stopped_at.is_some());
+        claimed.next_due.into_iter().chain(again.later).for_each(|at| self.agenda.note(at));
+        Ok(again.at_once)
     }
 
     /// Waits until there may be something to claim, or `stop` is cancelled, or [`POLL_CAP`] has passed.

@@ -1,16 +1,25 @@
-//! How much may be under way at a time, per webhook and in all, so that one webhook that hangs costs the others
-//! nothing.
+//! How much may be under way at a time, per webhook and in all, and how fast it may follow (the webhook's rate limit),
+//! so that one webhook that hangs, or that wants little, costs the others nothing.
 //!
 //! Publishes and claims draw from the same slots, and both go on at the same time. A claim does not know beforehand
 //! what it will bring, so it is *promised* slots when it begins: half of a webhook's free ones, which leaves the other
 //! half to publishes while it runs. A webhook with a backlog in the store is filled by claims alone, so that its newest
 //! events do not starve its oldest.
+//!
+//! A webhook's own cap and rate are known here while it has anything under way or its bucket is not full; of all others
+//! the store itself takes [`Settings::claim_share`].
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hikyaku_core::ids::{OrganizationId, WebhookId};
+use hikyaku_core::webhook::{Settings, Webhook};
+use jiff::Timestamp;
 use tokio::sync::Notify;
+
+use super::rate::Bucket;
+use crate::clock::SharedClock;
 
 /// Most deliveries that one claim takes: a bound on the bodies that it reads at once.
 const MAX_CLAIMED: u32 = 256;
@@ -19,20 +28,21 @@ const MAX_CLAIMED: u32 = 256;
 pub(super) type WebhookKey = (OrganizationId, WebhookId);
 
 /// The slots of this process.
-#[derive(Debug)]
 pub(super) struct Slots {
     per_webhook: u32,
     in_all: u32,
     /// Told when a slot is freed that a claim could fill.
     wake: Arc<Notify>,
+    /// By which the rates are kept.
+    clock: SharedClock,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
-    /// Requests under way, of the webhooks that have some.
-    used: HashMap<Arc<WebhookKey>, u32>,
+    /// The webhooks that have something under way, or a bucket that is not full.
+    known: HashMap<Arc<WebhookKey>, Known>,
     /// Attempts under way, those included whose result is being written.
     used_in_all: u32,
     /// What the claim under way may still take.
@@ -44,6 +54,45 @@ struct State {
 }
 
 #[derive(Debug)]
+struct Known {
+    /// Requests that may be under way.
+    cap: u32,
+    /// Requests that are.
+    used: u32,
+    bucket: Option<Bucket>,
+}
+
+impl Known {
+    fn new(settings: &Settings, per_webhook: u32) -> Self {
+        let mut known = Self { cap: 0, used: 0, bucket: None };
+        known.set(settings, per_webhook);
+        known
+    }
+
+    /// Takes over what is set now.
+    fn set(&mut self, settings: &Settings, per_webhook: u32) {
+        self.cap = settings.max_in_flight.map_or(per_webhook, |most| most.get());
+        match (&mut self.bucket, settings.rate_limit) {
+            (Some(bucket), Some(limit)) => bucket.set(limit),
+            (bucket, limit) => *bucket = limit.map(Bucket::new),
+        }
+    }
+
+    fn tokens(&self, now: Timestamp) -> u32 {
+        self.bucket.map_or(u32::MAX, |bucket| bucket.tokens(now))
+    }
+
+    fn free(&self, now: Timestamp) -> u32 {
+        self.cap.saturating_sub(self.used).min(self.tokens(now))
+    }
+
+    /// Whether nothing would be lost by forgetting it.
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.used == 0 && self.bucket.is_none_or(|bucket| bucket.is_full(now))
+    }
+}
+
+#[derive(Debug)]
 struct Promise {
     each: u32,
     listed: HashMap<Arc<WebhookKey>, u32>,
@@ -51,33 +100,42 @@ struct Promise {
 }
 
 impl Promise {
-    fn of(&self, webhook: &WebhookKey) -> u32 {
-        self.listed.get(webhook).copied().unwrap_or(self.each)
+    fn of(&self, webhook: &WebhookKey, settings: &Settings) -> u32 {
+        self.listed.get(webhook).copied().unwrap_or_else(|| settings.claim_share(self.each))
     }
 }
 
 impl State {
-    fn used(&self, webhook: &WebhookKey) -> u32 {
-        self.used.get(webhook).copied().unwrap_or(0)
+    fn known(&mut self, key: &Arc<WebhookKey>, settings: &Settings, per_webhook: u32) -> &mut Known {
+        let known = self.known.entry(Arc::clone(key)).or_insert_with(|| Known::new(settings, per_webhook));
+        known.set(settings, per_webhook);
+        known
     }
 
-    fn occupy(&mut self, webhook: &Arc<WebhookKey>) {
-        *self.used.entry(Arc::clone(webhook)).or_default() += 1;
-        self.used_in_all += 1;
-    }
-
-    fn vacate(&mut self, webhook: &WebhookKey) {
-        match self.used.get_mut(webhook) {
-            Some(used) if *used > 1 => *used -= 1,
-            _ => drop(self.used.remove(webhook)),
+    fn vacate(&mut self, webhook: &WebhookKey, now: Timestamp) {
+        let Some(known) = self.known.get_mut(webhook) else { return };
+        known.used = known.used.saturating_sub(1);
+        if known.is_idle(now) && !self.backlog.contains(webhook) {
+            self.known.remove(webhook);
         }
+    }
+
+    fn forget_idle(&mut self, now: Timestamp) {
+        let backlog = &self.backlog;
+        self.known.retain(|webhook, known| !known.is_idle(now) || backlog.contains(webhook));
+    }
+
+    /// Half of what is free; all of it where only claims fill it.
+    fn promised(&self, webhook: &WebhookKey, known: &Known, now: Timestamp) -> u32 {
+        let free = known.free(now);
+        if self.backlog.contains(webhook) { free } else { free.div_ceil(2) }
     }
 }
 
 impl Slots {
     /// All slots free. `wake` is told when one is freed that a claim could fill.
-    pub(super) fn new(per_webhook: u32, in_all: u32, wake: Arc<Notify>) -> Arc<Self> {
-        Arc::new(Self { per_webhook, in_all, wake, state: Mutex::default() })
+    pub(super) fn new(per_webhook: u32, in_all: u32, wake: Arc<Notify>, clock: SharedClock) -> Arc<Self> {
+        Arc::new(Self { per_webhook, in_all, wake, clock, state: Mutex::default() })
     }
 
     /// From now on nothing more can be reserved.
@@ -86,41 +144,45 @@ impl Slots {
     }
 
     /// Takes up to `wanted` slots of a webhook for deliveries that are about to be stored; none if it has a backlog.
-    pub(super) fn reserve(self: &Arc<Self>, webhook: WebhookKey, wanted: u32) -> Vec<Permit> {
+    pub(super) fn reserve(self: &Arc<Self>, webhook: &Webhook, wanted: u32) -> Vec<Permit> {
+        let key = Arc::new(key(webhook));
         let mut state = self.lock();
-        if state.closed || state.backlog.contains(&webhook) {
+        if wanted == 0 || state.closed || state.backlog.contains(&key) {
             return Vec::new();
         }
-        let (promised, limit) = state.promise.as_ref().map_or((0, 0), |promise| (promise.of(&webhook), promise.limit));
-        let free = self.per_webhook.saturating_sub(state.used(&webhook) + promised);
+        let promise = state.promise.as_ref();
+        let (promised, limit) = promise.map_or((0, 0), |promise| (promise.of(&key, &webhook.settings), promise.limit));
         let free_in_all = self.in_all.saturating_sub(state.used_in_all + limit);
-        let webhook = Arc::new(webhook);
-        (0..wanted.min(free).min(free_in_all)).map(|_| self.permit(&mut state, &webhook)).collect()
+        let free = state.known(&key, &webhook.settings, self.per_webhook).free(self.clock.schedule());
+        let free = free.saturating_sub(promised).min(free_in_all).min(wanted);
+        (0..free).map(|_| self.permit(&mut state, &key, &webhook.settings)).collect()
     }
 
     /// Begins a claim, of which there is one at a time. `None` when there is no slot left in all; then the next one
     /// that is freed wakes the loop.
     pub(super) fn begin_claim(self: &Arc<Self>) -> Option<Claim> {
+        let now = self.clock.schedule();
         let mut state = self.lock();
         let limit = self.in_all.saturating_sub(state.used_in_all).div_ceil(2).min(MAX_CLAIMED);
         if limit == 0 {
             state.stopped = true;
             return None;
         }
-        let webhooks = state.used.keys().chain(&state.backlog);
-        let listed = webhooks.map(|webhook| (Arc::clone(webhook), self.promised(&state, webhook))).collect();
+        state.forget_idle(now);
+        let listed = state.known.iter().map(|(key, known)| (Arc::clone(key), state.promised(key, known, now)));
+        let listed = listed.collect();
         state.promise = Some(Promise { each: self.per_webhook.div_ceil(2), listed, limit });
         Some(Claim(Arc::clone(self)))
     }
 
-    fn promised(&self, state: &State, webhook: &WebhookKey) -> u32 {
-        let free = self.per_webhook.saturating_sub(state.used(webhook));
-        if state.backlog.contains(webhook) { free } else { free.div_ceil(2) }
-    }
-
-    fn permit(self: &Arc<Self>, state: &mut State, webhook: &Arc<WebhookKey>) -> Permit {
-        state.occupy(webhook);
-        Permit { slots: Arc::clone(self), webhook: Some(Arc::clone(webhook)) }
+    fn permit(self: &Arc<Self>, state: &mut State, key: &Arc<WebhookKey>, settings: &Settings) -> Permit {
+        let known = state.known(key, settings, self.per_webhook);
+        known.used += 1;
+        if let Some(bucket) = &mut known.bucket {
+            bucket.take(self.clock.schedule());
+        }
+        state.used_in_all += 1;
+        Permit { slots: Arc::clone(self), webhook: Arc::clone(key), under_way: true, unused: true }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -129,12 +191,31 @@ impl Slots {
     }
 }
 
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slots").field("in_all", &self.in_all).field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+fn key(webhook: &Webhook) -> WebhookKey {
+    (webhook.organization.clone(), webhook.id.clone())
+}
+
 /// The slots promised to a claim; what it did not take is given back when this is dropped.
 #[derive(Debug)]
 pub(super) struct Claim(Arc<Slots>);
 
+/// When to claim again.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Again {
+    /// Whether another claim at once could bring more.
+    pub(super) at_once: bool,
+    /// When a rate lets something go that is due; by the schedule clock.
+    pub(super) later: Option<Timestamp>,
+}
+
 impl Claim {
-    /// What may be taken: of a webhook that is not listed, of the listed ones, and in all.
+    /// What may be taken: of a webhook that is not listed and has nothing set, of the listed ones, and in all.
     pub(super) fn offer(&self) -> (u32, HashMap<WebhookKey, u32>, u32) {
         let state = self.0.lock();
         state.promise.as_ref().map_or_else(Default::default, |promise| {
@@ -144,31 +225,40 @@ impl Claim {
     }
 
     /// The slot for one delivery that the claim brought.
-    pub(super) fn take(&self, webhook: WebhookKey) -> Permit {
+    pub(super) fn take(&self, webhook: &Webhook) -> Permit {
+        let key = Arc::new(key(webhook));
         let mut state = self.0.lock();
-        let webhook = Arc::new(webhook);
         if let Some(promise) = &mut state.promise {
-            let left = promise.of(&webhook).saturating_sub(1);
-            promise.listed.insert(Arc::clone(&webhook), left);
+            let left = promise.of(&key, &webhook.settings).saturating_sub(1);
+            promise.listed.insert(Arc::clone(&key), left);
             promise.limit = promise.limit.saturating_sub(1);
         }
-        self.0.permit(&mut state, &webhook)
+        self.0.permit(&mut state, &key, &webhook.settings)
     }
 
-    /// Ends the claim, with the webhooks of which more is due and whether more is due in all. Says whether another
-    /// claim at once could take some of that: whether there are free slots that this one was not offered.
-    pub(super) fn end(self, saturated: Vec<WebhookKey>, stopped: bool) -> bool {
+    /// Ends the claim, with the webhooks of which more is due and whether more is due in all. Another claim at once
+    /// could bring more where there are free slots that this one was not offered.
+    pub(super) fn end(self, saturated: Vec<WebhookKey>, stopped: bool) -> Again {
         let slots = &self.0;
+        let now = slots.clock.schedule();
         let mut state = slots.lock();
         if !stopped {
             state.backlog.clear();
         }
         state.backlog.extend(saturated.into_iter().map(Arc::new));
         state.stopped = stopped;
-        let Some(promise) = state.promise.take() else { return false };
+        let Some(promise) = state.promise.take() else { return Again { at_once: false, later: None } };
         let free_in_all = slots.in_all.saturating_sub(state.used_in_all);
-        let unoffered = |webhook: &Arc<WebhookKey>| slots.per_webhook > state.used(webhook) + promise.of(webhook);
-        (stopped && free_in_all > promise.limit) || (free_in_all > 0 && state.backlog.iter().any(unoffered))
+        let backlog = state.backlog.iter().filter_map(|key| Some((key, state.known.get(key)?)));
+        let mut at_once = stopped && free_in_all > promise.limit;
+        let mut later = None;
+        for (key, known) in backlog {
+            let offered = promise.listed.get(key).copied().unwrap_or_default();
+            at_once |= free_in_all > 0 && known.free(now) > offered;
+            let next = known.bucket.filter(|bucket| bucket.tokens(now) == 0).map(|bucket| bucket.next());
+            later = later.into_iter().chain(next).min();
+        }
+        Again { at_once, later }
     }
 }
 
@@ -178,20 +268,36 @@ impl Drop for Claim {
     }
 }
 
-/// One slot of a webhook and one in all; both are freed when this is dropped.
+/// One slot of a webhook and one in all, and a token of its rate; the slots are freed when this is dropped, and the token
+/// is given back if no request was made.
 #[derive(Debug)]
 pub(super) struct Permit {
     slots: Arc<Slots>,
-    webhook: Option<Arc<WebhookKey>>,
+    webhook: Arc<WebhookKey>,
+    under_way: bool,
+    unused: bool,
 }
 
 impl Permit {
+    /// A request is being made: the token is used.
+    pub(super) fn use_token(&mut self) {
+        self.unused = false;
+    }
+
     /// Frees the webhook's slot early: no request is under way any more, though its result is not yet written.
     pub(super) fn request_ended(&mut self) {
-        let Some(webhook) = self.webhook.take() else { return };
+        if !std::mem::take(&mut self.under_way) {
+            return;
+        }
+        let now = self.slots.clock.schedule();
         let mut state = self.slots.lock();
-        state.vacate(&webhook);
-        let claimable = state.backlog.contains(&webhook);
+        let bucket = state.known.get_mut(&self.webhook).and_then(|known| known.bucket.as_mut());
+        if let Some(bucket) = bucket.filter(|_| self.unused) {
+            bucket.give_back();
+        }
+        state.vacate(&self.webhook, now);
+        let may_go = state.known.get(&self.webhook).is_none_or(|known| known.tokens(now) > 0);
+        let claimable = may_go && state.backlog.contains(&self.webhook);
         drop(state);
         if claimable {
             self.slots.wake.notify_one();

@@ -4,19 +4,21 @@
 mod deliveries;
 mod inbox;
 mod tokens;
+mod undelivered;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use hikyaku_core::ids::{EventId, OrganizationId, TokenId, WebhookId};
+use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, TokenId, WebhookId};
 use hikyaku_core::token::{ApiToken, TokenHash};
-use hikyaku_core::webhook::{Off, OffReason, Webhook};
+use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 
 use super::{
     Backlog, DeliveryClaim, DeliveryClaims, EventView, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
-    LaneClaim, LaneClaims, LogEntry, LogQuery, Store, StoreError, TokenQuery, WebhookChange,
+    LaneClaim, LaneClaims, LogEntry, LogQuery, MissedEvents, MissedQuery, NewRecovery, RecoverOutcome, Recovery,
+    RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
 };
 
 /// A store that keeps everything in memory. See the module's documentation.
@@ -25,6 +27,7 @@ pub struct MemoryStore {
     state: Mutex<State>,
     faults: Mutex<BTreeMap<Operation, VecDeque<Fault>>>,
     down: Mutex<BTreeSet<Operation>>,
+    calls: Mutex<BTreeMap<Operation, u64>>,
 }
 
 /// What [`MemoryStore::fail_next`] and [`MemoryStore::set_down`] can make fail; for tests and simulation.
@@ -40,6 +43,8 @@ pub enum Operation {
     ClaimDeliveries,
     /// [`Store::claim_lanes`].
     ClaimLanes,
+    /// Resending, and beginning, stepping and cancelling recoveries.
+    Recover,
     /// Reading events, logs, the inbox and the backlog.
     Read,
     /// All that has to do with API tokens.
@@ -50,12 +55,13 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Commit,
         Self::ChangeWebhook,
         Self::Webhooks,
         Self::ClaimDeliveries,
         Self::ClaimLanes,
+        Self::Recover,
         Self::Read,
         Self::Tokens,
         Self::Ping,
@@ -92,8 +98,14 @@ impl MemoryStore {
         }
     }
 
+    /// How often `operation` was called; for tests.
+    pub fn calls(&self, operation: Operation) -> u64 {
+        lock(&self.calls).get(&operation).copied().unwrap_or_default()
+    }
+
     /// Runs one operation as one transaction, unless a fault is planted for it.
     fn run<A>(&self, operation: Operation, act: impl FnOnce(&mut State) -> A) -> Result<A, StoreError> {
+        *lock(&self.calls).entry(operation).or_default() += 1;
         if lock(&self.down).contains(&operation) {
             return Err(StoreError::Unavailable("it was set down by a test".into()));
         }
@@ -120,6 +132,7 @@ type WebhookKey = (OrganizationId, WebhookId);
 struct State {
     webhooks: BTreeMap<WebhookKey, Arc<Webhook>>,
     deliveries: deliveries::Deliveries,
+    recoveries: undelivered::Recoveries,
     inbox: inbox::Inbox,
     tokens: tokens::Tokens,
 }
@@ -145,14 +158,20 @@ impl State {
 
     fn update_webhook(&mut self, key: &WebhookKey, change: WebhookChange, at: Timestamp) -> Option<Webhook> {
         let webhook = self.webhooks.get_mut(key)?;
+        let was_off = webhook.off.is_some();
         *webhook = Arc::new(change.apply(Webhook::clone(webhook), at));
-        Some(Webhook::clone(webhook))
+        let changed = Webhook::clone(webhook);
+        if was_off && changed.off.is_none() {
+            self.release(key, at);
+        }
+        Some(changed)
     }
 
     fn delete_webhook(&mut self, key: &WebhookKey) -> bool {
         let existed = self.webhooks.remove(key).is_some();
         if existed {
             self.deliveries.cancel(key, "webhookDeleted");
+            self.recoveries.forget(key);
         }
         existed
     }
@@ -170,11 +189,6 @@ impl State {
         let webhooks_off = self.webhooks.values().filter(|webhook| webhook.off.is_some()).count() as u64;
         Backlog { deliveries, oldest_delivery_due, effects, oldest_effect_due, webhooks_off }
     }
-}
-
-/// Switches a webhook off; one that is off already keeps the older reason.
-fn switch_off(webhook: &mut Webhook, since: Timestamp, reason: OffReason) {
-    webhook.off.get_or_insert(Off { since, reason });
 }
 
 #[async_trait]
@@ -218,6 +232,30 @@ impl Store for MemoryStore {
 
     async fn claim_lanes(&self, claim: LaneClaim) -> Result<LaneClaims, StoreError> {
         self.run(Operation::ClaimLanes, |state| state.inbox.claim(&claim))
+    }
+
+    async fn resend(&self, key: &DeliveryKey, due_at: Timestamp) -> Result<ResendOutcome, StoreError> {
+        self.run(Operation::Recover, |state| state.resend(key, due_at))
+    }
+
+    async fn missed(&self, query: MissedQuery) -> Result<MissedEvents, StoreError> {
+        self.run(Operation::Read, |state| state.deliveries.missed(query))
+    }
+
+    async fn recover(&self, recovery: NewRecovery) -> Result<RecoverOutcome, StoreError> {
+        self.run(Operation::Recover, |state| state.recover(recovery))
+    }
+
+    async fn recovery(&self, key: &RecoveryKey) -> Result<Option<Recovery>, StoreError> {
+        self.run(Operation::Read, |state| state.recoveries.get(key))
+    }
+
+    async fn cancel_recovery(&self, key: &RecoveryKey) -> Result<Option<Recovery>, StoreError> {
+        self.run(Operation::Recover, |state| state.recoveries.cancel(key))
+    }
+
+    async fn step_recoveries(&self, step: RecoveryStep) -> Result<RecoveryStepped, StoreError> {
+        self.run(Operation::Recover, |state| state.step_recoveries(&step))
     }
 
     async fn event(&self, organization: &OrganizationId, id: &EventId) -> Result<Option<EventView>, StoreError> {

@@ -15,7 +15,7 @@ pub mod sqlite;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hikyaku_core::ids::{EventId, OrganizationId, TokenId, WebhookId};
+use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, TokenId, WebhookId};
 use hikyaku_core::token::{ApiToken, TokenHash};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
@@ -54,7 +54,8 @@ pub trait Store: Send + Sync + 'static {
     async fn create_webhook(&self, webhook: Webhook) -> Result<(), StoreError>;
 
     /// Changes a webhook and gives it back as it is now, or `None` where there is none. Switching a webhook off that is
-    /// off already keeps the older reason; `at` is the wall time of the change.
+    /// off already keeps the older reason; `at` is the wall time of the change. Switching one on begins the release of
+    /// what was held for it, as the recovery [`RecoveryId::of_held`](hikyaku_core::ids::RecoveryId::of_held), in the same commit.
     async fn update_webhook(
         &self,
         organization: &OrganizationId,
@@ -63,8 +64,8 @@ pub trait Store: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<Option<Webhook>, StoreError>;
 
-    /// Removes a webhook; its waiting deliveries end as cancelled with the reason `webhookDeleted`, in the same commit.
-    /// Its log stays until it ages. `false` where there is no such webhook.
+    /// Removes a webhook; its waiting and held deliveries end as cancelled with the reason `webhookDeleted`, in the same commit.
+    /// What it missed and its recoveries are forgotten. Its log stays until it ages. `false` where there is no such webhook.
     async fn delete_webhook(
         &self,
         organization: &OrganizationId,
@@ -85,6 +86,26 @@ pub trait Store: Send + Sync + 'static {
     /// Takes due lanes under a lease: per route at most its free slots, those due first, with the first rows of each
     /// lane in their order. A lane whose lease has ended is due.
     async fn claim_lanes(&self, claim: LaneClaim) -> Result<LaneClaims, StoreError>;
+
+    /// Begins a new run of a delivery that has ended, is held, or never was (R13): its first attempt is due at `due_at`, by
+    /// the schedule clock. The webhook may be off: somebody asked.
+    async fn resend(&self, key: &DeliveryKey, due_at: Timestamp) -> Result<ResendOutcome, StoreError>;
+
+    /// What a webhook missed and what was exhausted, oldest first, with the counts of the whole period.
+    async fn missed(&self, query: MissedQuery) -> Result<MissedEvents, StoreError>;
+
+    /// Begins a recovery: a note of what is to be made due. [`Store::step_recoveries`] does it, piece by piece.
+    async fn recover(&self, recovery: NewRecovery) -> Result<RecoverOutcome, StoreError>;
+
+    /// A recovery as it stands, or `None`.
+    async fn recovery(&self, key: &RecoveryKey) -> Result<Option<Recovery>, StoreError>;
+
+    /// Stops a recovery that runs, and gives it as it stands, or `None` where there is none.
+    async fn cancel_recovery(&self, key: &RecoveryKey) -> Result<Option<Recovery>, StoreError>;
+
+    /// Makes more of the running recoveries' events due, oldest first, each of them once per recovery: so many that
+    /// their webhook has no more than `most_due` due deliveries. A webhook that is off gets none.
+    async fn step_recoveries(&self, step: RecoveryStep) -> Result<RecoveryStepped, StoreError>;
 
     /// An event with its deliveries and their attempts, or `None`.
     async fn event(&self, organization: &OrganizationId, id: &EventId) -> Result<Option<EventView>, StoreError>;

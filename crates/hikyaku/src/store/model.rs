@@ -1,5 +1,6 @@
 //! What goes into the store and what comes out of it.
 
+mod recovery;
 mod tokens;
 
 use std::collections::HashMap;
@@ -11,9 +12,11 @@ use hikyaku_core::delivery::{Decision, DeliveryState, History, Outcome};
 use hikyaku_core::event::{CONTENT_HASH_BYTES, EventPattern, EventType};
 use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, WebhookId};
 use hikyaku_core::ordering::Version;
-use hikyaku_core::webhook::{Off, OffReason, Webhook, WebhookUrl};
+use hikyaku_core::signature::Secret;
+use hikyaku_core::webhook::{Setting, Webhook, WebhookUrl};
 use jiff::Timestamp;
 
+pub use recovery::*;
 pub use tokens::TokenQuery;
 
 /// A lease to take: by whom, and for how long from now. A store with a clock of its own measures by that one.
@@ -23,6 +26,18 @@ pub struct Lease {
     pub owner: Arc<str>,
     /// How long nobody else may act.
     pub duration: Duration,
+}
+
+/// How much longer a lease lasts than an attempt may: for the commit that takes it to be answered, and for the result
+/// to be written although the store is slow or away for a moment.
+pub const LEASE_MARGIN: Duration = Duration::from_secs(10);
+
+impl Lease {
+    /// For how long a delivery to `webhook` is leased: long enough for an attempt that it gives more time to.
+    pub fn duration_for(&self, webhook: &Webhook) -> Duration {
+        let own = webhook.settings.timeout.map(|timeout| timeout.get() + LEASE_MARGIN);
+        own.map_or(self.duration, |own| own.max(self.duration))
+    }
 }
 
 /// Writes that share one transaction. The parts are applied in the order of the fields.
@@ -100,7 +115,8 @@ pub struct PublishedEvent {
     pub event_type: EventType,
     /// When it is sent out; of a repeated one, the first answer's.
     pub timestamp: Timestamp,
-    /// To how many webhooks it goes: those that were active at the commit and subscribe to its type.
+    /// To how many webhooks it goes: those that subscribe to its type and were active at the commit, or have their
+    /// events held while they are off.
     pub deliveries: u32,
     /// Whether it was stored before, so that nothing was written now.
     pub repeated: bool,
@@ -113,14 +129,19 @@ pub struct PublishedEvent {
 pub struct ClaimedDelivery {
     /// Which delivery.
     pub key: DeliveryKey,
-    /// The attempt that the lease is for, from 1. With the owner it is the lease's token.
+    /// Which run: the publish began the first one, and each later one was asked for.
+    pub run: u32,
+    /// The attempt of the run that the lease is for, from 1. With the run and the owner it is the lease's token.
     pub attempt: u32,
-    /// The attempts that ended before.
+    /// The attempts of this run that ended before.
     pub history: History,
     /// `Some` when `attempt` was begun by an owner whose lease has ended without a word: that attempt must be finished
     /// as interrupted, not sent again, since it may have arrived. It holds when that attempt began: the claim's `at`, or
     /// the publish's `due_at` where the publish took the lease.
     pub interrupted: Option<Timestamp>,
+    /// When the first attempt of this run began, by the wall clock; only of a later one, and only where the webhook has a secret from
+    /// before a rotation (T8).
+    pub first_attempt_at: Option<Timestamp>,
     /// The event's type.
     pub event_type: EventType,
     /// The event's body.
@@ -138,7 +159,8 @@ pub struct DeliveryClaim {
     pub now: Timestamp,
     /// The wall clock: when the attempts of this claim begin.
     pub at: Timestamp,
-    /// Slots of a webhook that is not in `slots`.
+    /// Slots of a webhook that is not in `slots` and has no cap and no rate of its own; of one that has, its
+    /// `Settings::claim_share`.
     pub slots_each: u32,
     /// Free slots of those webhooks that have some in use; may be 0.
     pub slots: HashMap<(OrganizationId, WebhookId), u32>,
@@ -178,7 +200,9 @@ pub struct FinishAttempt {
 /// One line of the delivery log: one HTTP request, or one that never came to be (R6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRecord {
-    /// Which attempt, from 1.
+    /// Of which run, from 1.
+    pub run: u32,
+    /// Which attempt of the run, from 1.
     pub number: u32,
     /// When it began, by the wall clock.
     pub started_at: Timestamp,
@@ -201,7 +225,7 @@ pub enum FinishOutcome {
         switched_off: bool,
     },
     /// The lease was lost, or the delivery ended otherwise: no state has changed. What an attempt came to is kept in
-    /// the log all the same, once per attempt number: the first word on a number stays, except that "interrupted" gives
+    /// the log all the same, once per run and number: the first word on a number stays, except that "interrupted" gives
     /// way to what a late finish tells.
     LeaseLost,
 }
@@ -217,20 +241,35 @@ pub struct WebhookChange {
     pub description: Option<String>,
     /// On or off.
     pub active: Option<bool>,
+    /// Settings with their new values.
+    pub settings: Vec<Setting>,
+    /// A new secret.
+    pub rotation: Option<Rotation>,
+}
+
+/// A new secret for a webhook.
+#[derive(Debug, Clone)]
+pub struct Rotation {
+    /// The secret.
+    pub secret: Secret,
+    /// How long the one before it stays good.
+    pub overlap: Duration,
 }
 
 impl WebhookChange {
-    /// The webhook as it is after this change, made at `at` by the wall clock. One that is off already keeps the older
-    /// reason.
+    /// The webhook as it is after this change, made at `at` by the wall clock.
     pub fn apply(self, mut webhook: Webhook, at: Timestamp) -> Webhook {
-        let Self { url, events, description, active } = self;
+        let Self { url, events, description, active, settings, rotation } = self;
+        webhook.forget_secrets(at);
         webhook.url = url.unwrap_or(webhook.url);
         webhook.events = events.unwrap_or(webhook.events);
         webhook.description = description.unwrap_or(webhook.description);
-        match active {
-            Some(true) => webhook.off = None,
-            Some(false) => drop(webhook.off.get_or_insert(Off { since: at, reason: OffReason::Paused })),
-            None => {}
+        if let Some(active) = active {
+            webhook.set_active(active, at);
+        }
+        settings.into_iter().for_each(|setting| webhook.settings.set(setting));
+        if let Some(Rotation { secret, overlap }) = rotation {
+            webhook.rotate_secret(secret, overlap, at);
         }
         webhook
     }
@@ -247,8 +286,10 @@ pub struct EventView {
     pub timestamp: Timestamp,
     /// The body that goes to every webhook.
     pub body: Bytes,
-    /// Its deliveries, by webhook id.
+    /// Its deliveries, by webhook id; held ones are among them.
     pub deliveries: Vec<DeliveryView>,
+    /// The webhooks that missed it and have not got it since, by id.
+    pub missed: Vec<Missed>,
 }
 
 /// A delivery as it stands.
@@ -258,6 +299,8 @@ pub struct DeliveryView {
     pub webhook: WebhookId,
     /// Where it stands.
     pub state: DeliveryState,
+    /// The present run, or the last one.
+    pub run: u32,
     /// When the next attempt is due (schedule clock); only while it waits and none is under way.
     pub next_attempt_at: Option<Timestamp>,
     /// Whether an attempt is under way now.
@@ -288,6 +331,8 @@ pub struct LogPosition {
     pub started_at: Timestamp,
     /// Of which event.
     pub event: EventId,
+    /// Of which run.
+    pub run: u32,
     /// Which attempt.
     pub number: u32,
 }

@@ -15,6 +15,8 @@ mod cases_bodies;
 mod crash;
 mod inbox_rules;
 mod publish;
+mod recover;
+mod resend;
 mod sender_failures;
 mod sender_order;
 mod sender_rules;

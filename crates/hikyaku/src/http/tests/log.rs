@@ -28,6 +28,7 @@ impl Api {
 
 fn attempt(number: u32, at: i64, outcome: Outcome, error: &str, body: &[u8]) -> AttemptRecord {
     AttemptRecord {
+        run: 1,
         number,
         started_at: Timestamp::from_millisecond(at).unwrap(),
         duration: Duration::from_micros(12_900),
@@ -49,11 +50,11 @@ async fn r6_case_19_the_log_shows_every_attempt_as_it_went() {
     let log = api.get(&format!("{ACME}/webhooks/{webhook}/log")).await.json();
     assert_eq!(log["nextCursor"], json!(null));
     let second = json!({
-        "deliveryId": "e1", "eventType": "sale.created", "attempt": 2, "httpStatus": 500, "error": null,
+        "deliveryId": "e1", "eventType": "sale.created", "run": 1, "attempt": 2, "httpStatus": 500, "error": null,
         "startedAt": "1970-01-01T00:00:02.000Z", "durationMs": 12, "responseBody": "\u{1f}\u{fffd}\u{0} gzip",
     });
     let first = json!({
-        "deliveryId": "e1", "eventType": "sale.created", "attempt": 1, "httpStatus": 0, "error": "connection refused",
+        "deliveryId": "e1", "eventType": "sale.created", "run": 1, "attempt": 1, "httpStatus": 0, "error": "connection refused",
         "errorKind": "connect", "startedAt": "1970-01-01T00:00:01.000Z", "durationMs": 12, "responseBody": "",
     });
     assert_eq!(log["items"], json!([second, first]));

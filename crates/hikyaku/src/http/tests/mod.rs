@@ -5,6 +5,7 @@ mod edges;
 mod events;
 mod inbox;
 mod log;
+mod settings;
 mod webhooks;
 
 use std::collections::HashMap;

@@ -1,7 +1,6 @@
 //! What the store does to us, and that nothing is lost by it.
 
 use hikyaku_core::delivery::DeliveryState;
-use jiff::ToSpan;
 use tokio::time::sleep;
 
 use super::*;
@@ -105,12 +104,13 @@ async fn no_request_begins_under_a_lease_that_is_too_short_for_it() {
     let world = World::start(|_| status(200));
     world.webhook("shop").await;
     let (due_at, lease) = (world.clock.schedule(), world.sender.lease());
-    let permit = world.sender.slots.reserve((organization(), WebhookId::parse("shop").unwrap()), 1).remove(0);
+    let permit = world.sender.slots.reserve(&webhook("shop", Default::default()), 1).remove(0);
     let room = [(WebhookId::parse("shop").unwrap(), 1)].into();
     let publish = Publish { organization: organization(), events: vec![event("e1")], due_at, lease, room };
     let outcome = world.store.commit(Group { publish: vec![publish], ..Group::default() }).await.unwrap();
     let PublishOutcome::Stored(events) = &outcome.publish[0] else { panic!("{outcome:?}") };
-    world.sender.start(events[0].leased[0].clone(), permit, due_at + 9.seconds());
+    sleep(secs(11)).await;
+    world.sender.start(events[0].leased[0].clone(), permit, due_at);
     sleep(secs(10)).await;
     assert_eq!(world.wire.sent().len(), 0);
     sleep(secs(600)).await;

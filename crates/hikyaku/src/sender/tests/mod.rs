@@ -4,6 +4,8 @@ mod faults;
 mod flow;
 mod ledger;
 mod rules;
+mod settings;
+mod signatures;
 mod slots;
 
 use std::collections::HashMap;
@@ -12,13 +14,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::http::HeaderMap;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use hikyaku_core::delivery::{FailureKind, Outcome};
 use hikyaku_core::event::{EventPattern, EventType};
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
 use hikyaku_core::signature::Secret;
-use hikyaku_core::webhook::{Webhook, WebhookUrl};
+use hikyaku_core::webhook::{self, Webhook, WebhookUrl};
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -28,7 +31,9 @@ use super::{Sender, Settings};
 use crate::clock::{Clock, SystemClock};
 use crate::outbound::{Request, Response, Transport};
 use crate::store::memory::MemoryStore;
-use crate::store::{Committer, DeliveryView, NewEvent, PublishOutcome, PublishedEvent, Store, StoreError};
+use crate::store::{
+    Committer, DeliveryView, NewEvent, PublishOutcome, PublishedEvent, Store, StoreError, WebhookChange,
+};
 
 const SECRET: &str = "whsec_of_the_tests_0123456789";
 
@@ -81,14 +86,15 @@ struct Sent {
 struct Answer {
     after: Duration,
     outcome: Outcome,
+    retry_after: Option<&'static str>,
 }
 
 fn status(status: u16) -> Answer {
-    Answer { after: Duration::ZERO, outcome: Outcome::Answered(status) }
+    Answer { after: Duration::ZERO, outcome: Outcome::Answered(status), retry_after: None }
 }
 
 fn hangs() -> Answer {
-    Answer { after: secs(10), outcome: Outcome::Failed(FailureKind::Timeout) }
+    Answer { after: secs(10), outcome: Outcome::Failed(FailureKind::Timeout), retry_after: None }
 }
 
 impl Answer {
@@ -110,6 +116,8 @@ struct Wire {
     sent: Mutex<Vec<Sent>>,
     /// Requests under way per endpoint: now, and the most there ever were.
     under_way: Mutex<HashMap<String, (u32, u32)>>,
+    /// The last request's timeout per endpoint.
+    timeouts: Mutex<HashMap<String, Duration>>,
 }
 
 impl Wire {
@@ -142,16 +150,18 @@ impl Wire {
 impl Transport for Wire {
     async fn post(&self, request: Request) -> Response {
         let sent = self.note(&request);
+        self.timeouts.lock().unwrap().insert(sent.endpoint.clone(), request.timeout);
         {
             let mut under_way = self.under_way.lock().unwrap();
             let (now, most) = under_way.entry(sent.endpoint.clone()).or_default();
             *now += 1;
             *most = (*most).max(*now);
         }
-        let Answer { after, outcome } = (self.script)(&sent);
+        let Answer { after, outcome, retry_after } = (self.script)(&sent);
+        let headers = retry_after.map(|value| (RETRY_AFTER, HeaderValue::from_static(value))).into_iter().collect();
         sleep(after).await;
         self.under_way.lock().unwrap().get_mut(&sent.endpoint).unwrap().0 -= 1;
-        Response { outcome, error: String::new(), headers: HeaderMap::new(), body: Bytes::new(), duration: after }
+        Response { outcome, error: String::new(), headers, body: Bytes::new(), duration: after }
     }
 }
 
@@ -180,8 +190,8 @@ impl World {
         settings: Settings,
         script: impl Fn(&Sent) -> Answer + Send + Sync + 'static,
     ) -> Self {
-        let (sent, under_way) = (Mutex::default(), Mutex::default());
-        let wire = Arc::new(Wire { clock: clock.clone(), script: Box::new(script), sent, under_way });
+        let (sent, under_way, timeouts) = Default::default();
+        let wire = Arc::new(Wire { clock: clock.clone(), script: Box::new(script), sent, under_way, timeouts });
         let committer = Committer::start(store.clone());
         let owner = format!("owner-{:?}", clock.elapsed()).into();
         let sender = Sender::new(store.clone(), committer, clock.clone(), wire.clone(), owner, settings);
@@ -191,17 +201,17 @@ impl World {
     }
 
     async fn webhook(&self, name: &str) {
-        let webhook = Webhook {
-            organization: organization(),
-            id: WebhookId::parse(name).unwrap(),
-            url: WebhookUrl::parse(&format!("https://{name}.example.com/hook")).unwrap(),
-            events: vec![EventPattern::parse(if name.starts_with("any") { "*" } else { "sale.*" }).unwrap()],
-            description: String::new(),
-            secret: Secret::new(SECRET),
-            off: None,
-            created_at: self.clock.now(),
-        };
+        self.webhook_with(name, webhook::Settings::default()).await;
+    }
+
+    async fn webhook_with(&self, name: &str, settings: webhook::Settings) {
+        let webhook = Webhook { created_at: self.clock.now(), ..webhook(name, settings) };
         self.store.create_webhook(webhook).await.unwrap();
+    }
+
+    async fn change(&self, webhook: &str, change: WebhookChange) {
+        let id = WebhookId::parse(webhook).unwrap();
+        self.store.update_webhook(&organization(), &id, change, self.clock.now()).await.unwrap().unwrap();
     }
 
     async fn try_publish(&self, ids: &[String]) -> Result<PublishOutcome, StoreError> {
@@ -237,6 +247,23 @@ impl World {
 
 fn organization() -> OrganizationId {
     OrganizationId::parse("shop").unwrap()
+}
+
+/// One that takes sales, or everything if its name begins with `any`.
+fn webhook(name: &str, settings: webhook::Settings) -> Webhook {
+    Webhook {
+        organization: organization(),
+        id: WebhookId::parse(name).unwrap(),
+        url: WebhookUrl::parse(&format!("https://{name}.example.com/hook")).unwrap(),
+        events: vec![EventPattern::parse(if name.starts_with("any") { "*" } else { "sale.*" }).unwrap()],
+        description: String::new(),
+        secret: Secret::new(SECRET),
+        previous_secret: None,
+        off: None,
+        exhausted: 0,
+        settings,
+        created_at: Timestamp::UNIX_EPOCH,
+    }
 }
 
 fn event(id: &str) -> NewEvent {

@@ -9,7 +9,7 @@ use hikyaku_core::webhook::WebhookUrl;
 use tokio::time::sleep;
 
 use super::*;
-use crate::store::{Group, Lease, Publish, WebhookChange};
+use crate::store::{Group, Lease, Publish};
 
 /// Longer than the whole schedule with all its waits.
 const TWO_HOURS: Duration = Duration::from_secs(2 * 3600);
@@ -76,7 +76,7 @@ async fn r9_a_retry_goes_to_the_present_url_with_the_first_bytes() {
     world.publish("e1").await;
     sleep(secs(1)).await;
     let url = Some(WebhookUrl::parse("https://moved.example.com/hook").unwrap());
-    change(&world, WebhookChange { url, ..WebhookChange::default() }).await;
+    world.change("shop", WebhookChange { url, ..WebhookChange::default() }).await;
     sleep(TWO_HOURS).await;
     let sent = world.wire.sent();
     assert_eq!(sent.iter().map(|sent| sent.endpoint.as_str()).collect::<Vec<_>>(), ["shop", "moved"]);
@@ -94,7 +94,7 @@ async fn r10_r11_r12_one_exhausted_event_switches_off_and_later_events_do_not_co
     sleep(TWO_HOURS).await;
     assert!(!world.is_on("shop").await);
     assert_eq!(world.publish("e2").await.deliveries, 1, "an event for the webhook that is off");
-    change(&world, WebhookChange { active: Some(true), ..WebhookChange::default() }).await;
+    world.change("shop", WebhookChange { active: Some(true), ..WebhookChange::default() }).await;
     sleep(TWO_HOURS).await;
     assert_eq!(world.wire.seconds("shop").len(), 4, "an event came later");
     assert_eq!(world.wire.seconds("books").len(), 2);
@@ -106,7 +106,7 @@ async fn r14_a_pause_does_not_stop_retries_and_their_success_does_not_end_it() {
     world.webhook("shop").await;
     world.publish("e1").await;
     sleep(secs(1)).await;
-    change(&world, WebhookChange { active: Some(false), ..WebhookChange::default() }).await;
+    world.change("shop", WebhookChange { active: Some(false), ..WebhookChange::default() }).await;
     sleep(TWO_HOURS).await;
     assert_eq!(log(&world.delivery("e1", "shop").await), ["500", "500", "200"]);
     assert!(!world.is_on("shop").await);
@@ -184,9 +184,4 @@ async fn case22_a_late_finish_is_kept_in_the_log_and_changes_no_state() {
     let delivery = world.delivery("e1", "shop").await;
     assert_eq!((delivery.state, log(&delivery)), (DeliveryState::Delivered, vec!["200".to_owned(); 2]));
     assert_eq!(world.wire.seconds("shop"), [0, 80]);
-}
-
-async fn change(world: &World, change: WebhookChange) {
-    let id = WebhookId::parse("shop").unwrap();
-    world.store.update_webhook(&organization(), &id, change, world.clock.now()).await.unwrap().unwrap();
 }

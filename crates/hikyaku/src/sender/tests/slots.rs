@@ -5,63 +5,75 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hikyaku_core::ids::WebhookId;
+use hikyaku_core::webhook::{Settings, Webhook};
 use proptest::prelude::*;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::organization;
-use crate::sender::slots::{Claim, Permit, Slots, WebhookKey};
+use crate::clock::SystemClock;
+use crate::sender::slots::{Again, Claim, Permit, Slots, WebhookKey};
 
-fn webhook(n: usize) -> WebhookKey {
+const NOTHING_MORE: Again = Again { at_once: false, later: None };
+
+fn key(n: usize) -> WebhookKey {
     (organization(), WebhookId::parse(format!("wh{n}")).unwrap())
 }
 
+fn webhook(n: usize) -> Webhook {
+    super::webhook(&format!("wh{n}"), Settings::default())
+}
+
 fn slots(per_webhook: u32, in_all: u32) -> Arc<Slots> {
-    Slots::new(per_webhook, in_all, Arc::new(Notify::new()))
+    slots_that_wake(per_webhook, in_all, Arc::default())
+}
+
+fn slots_that_wake(per_webhook: u32, in_all: u32, wake: Arc<Notify>) -> Arc<Slots> {
+    Slots::new(per_webhook, in_all, wake, Arc::new(SystemClock::start()))
 }
 
 #[test]
 fn a_publish_beside_a_claim_gets_the_half_that_the_claim_was_not_promised() {
     let slots = slots(5, 100);
     let claim = slots.begin_claim().unwrap();
-    let reserved = slots.reserve(webhook(0), 9);
+    let reserved = slots.reserve(&webhook(0), 9);
     assert_eq!((claim.offer().0, reserved.len()), (3, 2));
-    let taken: Vec<_> = (0..3).map(|_| claim.take(webhook(0))).collect();
-    assert!(slots.reserve(webhook(0), 9).is_empty());
-    assert!(!claim.end(Vec::new(), false), "there is nothing more to claim");
+    let taken: Vec<_> = (0..3).map(|_| claim.take(&webhook(0))).collect();
+    assert!(slots.reserve(&webhook(0), 9).is_empty());
+    assert_eq!(claim.end(Vec::new(), false), NOTHING_MORE, "there is nothing more to claim");
     drop(taken);
-    assert_eq!(slots.reserve(webhook(0), 9).len(), 3);
+    assert_eq!(slots.reserve(&webhook(0), 9).len(), 3);
 }
 
 #[test]
 fn a_webhook_with_a_backlog_is_filled_by_claims_alone() {
     let slots = slots(4, 100);
     let claim = slots.begin_claim().unwrap();
-    let _taken = [claim.take(webhook(0)), claim.take(webhook(0))];
-    assert!(claim.end(vec![webhook(0)], false), "the half that was not promised is free");
-    assert!(slots.reserve(webhook(0), 9).is_empty());
-    assert_eq!(slots.reserve(webhook(1), 9).len(), 4);
+    let _taken = [claim.take(&webhook(0)), claim.take(&webhook(0))];
+    assert!(claim.end(vec![key(0)], false).at_once, "the half that was not promised is free");
+    assert!(slots.reserve(&webhook(0), 9).is_empty());
+    assert_eq!(slots.reserve(&webhook(1), 9).len(), 4);
     let claim = slots.begin_claim().unwrap();
-    assert_eq!(claim.offer().1[&webhook(0)], 2);
-    assert!(!claim.end(vec![webhook(0)], false), "all that is free was offered");
+    assert_eq!(claim.offer().1[&key(0)], 2);
+    assert_eq!(claim.end(vec![key(0)], false), NOTHING_MORE, "all that is free was offered");
 }
 
 #[test]
 fn a_claim_that_failed_gives_its_promise_back() {
     let slots = slots(4, 4);
     drop(slots.begin_claim().unwrap());
-    assert_eq!(slots.reserve(webhook(0), 9).len(), 4);
+    assert_eq!(slots.reserve(&webhook(0), 9).len(), 4);
 }
 
 #[tokio::test]
 async fn a_freed_slot_wakes_the_loop_only_where_more_is_due() {
     let wake = Arc::new(Notify::new());
-    let slots = Slots::new(1, 100, wake.clone());
+    let slots = slots_that_wake(1, 100, wake.clone());
     let woken = || timeout(Duration::ZERO, wake.notified());
-    drop(slots.reserve(webhook(0), 1));
+    drop(slots.reserve(&webhook(0), 1));
     assert!(woken().await.is_err(), "nothing was due");
-    let permit = slots.reserve(webhook(0), 1);
-    assert!(!slots.begin_claim().unwrap().end(vec![webhook(0)], false));
+    let permit = slots.reserve(&webhook(0), 1);
+    assert_eq!(slots.begin_claim().unwrap().end(vec![key(0)], false), NOTHING_MORE);
     drop(permit);
     assert!(woken().await.is_ok(), "the backlog was not told");
 }
@@ -98,7 +110,7 @@ impl Model {
     fn step(&mut self, slots: &Arc<Slots>, act: Act) {
         match act {
             Act::Publish(n, wanted) => {
-                self.permits.extend(slots.reserve(webhook(n), wanted).into_iter().map(|permit| (n, permit)));
+                self.permits.extend(slots.reserve(&webhook(n), wanted).into_iter().map(|permit| (n, permit)));
             }
             Act::End(n) if !self.permits.is_empty() => drop(self.permits.swap_remove(n % self.permits.len())),
             Act::BeginClaim if self.claim.is_none() => {
@@ -109,15 +121,15 @@ impl Model {
             }
             Act::Take(n) => {
                 let Some((claim, each, listed, limit)) = &mut self.claim else { return };
-                let left = listed.entry(webhook(n)).or_insert(*each);
+                let left = listed.entry(key(n)).or_insert(*each);
                 if *left > 0 && *limit > 0 {
                     (*left, *limit) = (*left - 1, *limit - 1);
-                    self.permits.push((n, claim.take(webhook(n))));
+                    self.permits.push((n, claim.take(&webhook(n))));
                 }
             }
             Act::EndClaim(left, stopped) => {
                 let Some((claim, ..)) = self.claim.take() else { return };
-                claim.end(left.into_iter().map(webhook).collect(), stopped);
+                claim.end(left.into_iter().map(key).collect(), stopped);
             }
             Act::End(_) | Act::BeginClaim => (),
         }
@@ -143,6 +155,6 @@ proptest! {
         for act in [Act::EndClaim(Vec::new(), false), Act::BeginClaim, Act::EndClaim(Vec::new(), false)] {
             model.step(&slots, act);
         }
-        prop_assert_eq!(slots.reserve(webhook(0), 99).len() as u32, per_webhook.min(in_all));
+        prop_assert_eq!(slots.reserve(&webhook(0), 99).len() as u32, per_webhook.min(in_all));
     }
 }

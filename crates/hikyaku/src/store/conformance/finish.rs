@@ -42,7 +42,10 @@ pub(crate) async fn r8_a_retry_is_due_when_it_was_decided_and_not_before(store: 
         assert!(claim(store, "a", due - 1).await.is_empty());
         attempt = claim_one(store, "a", due).await;
         assert_eq!((attempt.attempt, attempt.interrupted), (number + 1, None));
-        assert_eq!(attempt.history, History { attempts: number, spoiled_by_us: u32::from(number >= 2) });
+        assert_eq!(
+            attempt.history,
+            History { attempts: number, spoiled_by_us: u32::from(number >= 2), on_request: false }
+        );
         assert_eq!(attempt.body, event("e").body);
     }
     let numbers: Vec<_> = view(store, "e", "w").await.attempts.iter().map(|attempt| attempt.number).collect();

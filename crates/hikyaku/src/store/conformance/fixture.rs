@@ -9,7 +9,7 @@ use hikyaku_core::event::{EventPattern, EventType};
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
 use hikyaku_core::ordering::Version;
 use hikyaku_core::signature::Secret;
-use hikyaku_core::webhook::{Webhook, WebhookUrl};
+use hikyaku_core::webhook::{Settings, Webhook, WebhookUrl};
 use jiff::Timestamp;
 
 use crate::store::*;
@@ -64,7 +64,10 @@ pub(in crate::store) fn webhook(id: &str) -> Webhook {
         events: vec![EventPattern::All],
         description: String::new(),
         secret: Secret::new(format!("whsec_of_{id}_0123456789abcdef")),
+        previous_secret: None,
         off: None,
+        exhausted: 0,
+        settings: Settings::default(),
         created_at: at(0),
     }
 }
@@ -166,6 +169,7 @@ pub(in crate::store) fn finish_of(
     decision: Decision,
 ) -> FinishAttempt {
     let attempt = AttemptRecord {
+        run: claimed.run,
         number: claimed.attempt,
         started_at: at(seconds),
         duration: Duration::from_millis(250),

@@ -16,6 +16,8 @@ pub(crate) mod lanes;
 pub(crate) mod model;
 pub(crate) mod publish;
 pub(crate) mod read;
+pub(crate) mod recovery;
+pub(crate) mod settings;
 pub(crate) mod takeover;
 pub(crate) mod tokens;
 pub(crate) mod webhooks;
@@ -73,6 +75,12 @@ macro_rules! conformance_suite {
                 a_change_changes_what_it_names_and_nothing_else,
                 pausing_keeps_the_older_reason_and_switching_on_clears_it,
                 s17_webhooks_of_another_organization_are_out_of_reach;
+            settings:
+                settings_are_kept_as_they_were_given,
+                a_setting_changes_and_leaves_the_others,
+                r11_so_many_exhausted_events_in_a_row_switch_off,
+                r11_never_means_never,
+                r17_what_we_spoiled_does_not_count;
             read:
                 the_log_is_newest_first_and_a_cursor_stays_right,
                 lines_of_the_same_instant_are_paged_once_each,
@@ -81,6 +89,24 @@ macro_rules! conformance_suite {
                 an_events_deliveries_are_in_order_of_their_webhooks,
                 the_backlog_counts_what_waits,
                 a_ping_changes_nothing;
+            recovery:
+                case23_a_delivered_event_is_resent_with_the_same_id_and_bytes,
+                r13_a_resend_has_the_whole_schedule_before_it,
+                r13_a_delivery_that_has_not_ended_cannot_be_resent,
+                r13_any_event_can_be_resent_to_any_webhook_even_one_that_is_off,
+                case22_a_late_finish_of_an_older_run_changes_nothing_of_the_present_one,
+                r12_what_was_missed_or_exhausted_is_listed_oldest_first_with_counts,
+                r12_an_event_tells_who_missed_it_and_why,
+                a_recovery_makes_its_events_due_oldest_first_and_a_few_at_a_time,
+                a_recovery_takes_each_event_once_however_often_it_fails,
+                a_recovery_brings_only_what_it_was_asked_for,
+                a_recovery_is_refused_where_it_could_not_run,
+                a_recovery_rests_while_its_webhook_is_off,
+                recoveries_take_turns_where_there_are_many,
+                what_is_held_is_released_when_the_webhook_is_switched_on,
+                a_held_event_can_be_resent_before_its_release,
+                deleting_a_webhook_cancels_what_is_held_and_forgets_what_it_missed,
+                t8_a_new_run_is_signed_by_its_own_first_attempt;
             inbox:
                 c13_a_body_is_kept_byte_for_byte,
                 c6_an_id_is_recorded_once,

@@ -6,11 +6,14 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 
 use hikyaku_core::delivery::{Decision, FailureKind, Outcome};
+use hikyaku_core::ids::{DeliveryKey, OrganizationId};
 use hikyaku_core::ordering::Version;
+use hikyaku_core::webhook::{Settings, WhileInactive};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use super::fixture::*;
+use super::recovery;
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
@@ -31,6 +34,10 @@ pub(crate) enum Operation {
     SetActive { organization: usize, webhook: usize, active: bool },
     DeleteWebhook { organization: usize, webhook: usize },
     Commit(Vec<Write>),
+    Resend { organization: usize, event: usize, webhook: usize },
+    Recover { webhook: usize, which: usize, from: i64 },
+    CancelRecovery { webhook: usize },
+    StepRecoveries { most_due: u32 },
     Claim { owner: usize, closed: Option<usize> },
     ClaimLanes { owner: usize, open: [bool; 2], rows_each: u32 },
     Pass { seconds: i64 },
@@ -81,6 +88,12 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(owner, closed)| Operation::Claim { owner, closed }),
         3 => (0..2usize, any::<[bool; 2]>(), 1..4u32)
             .prop_map(|(owner, open, rows_each)| Operation::ClaimLanes { owner, open, rows_each }),
+        2 => (0..2usize, 0..5usize, 0..3usize)
+            .prop_map(|(organization, event, webhook)| Operation::Resend { organization, event, webhook }),
+        1 => (0..3usize, 0..3usize, 0..3i64)
+            .prop_map(|(webhook, which, from)| Operation::Recover { webhook, which, from }),
+        1 => (0..3usize).prop_map(|webhook| Operation::CancelRecovery { webhook }),
+        2 => (1..4u32).prop_map(|most_due| Operation::StepRecoveries { most_due }),
         2 => (1..25i64).prop_map(|seconds| Operation::Pass { seconds }),
     ]
 }
@@ -132,7 +145,9 @@ impl Pair<'_> {
         match operation {
             Operation::CreateWebhook { organization, webhook: id } => {
                 let organization = self::organization(ORGANIZATIONS[*organization]);
-                let new = Webhook { organization, created_at: now, ..webhook(WEBHOOKS[*id]) };
+                let while_inactive = if *id == 1 { WhileInactive::Hold } else { WhileInactive::Drop };
+                let settings = Settings { while_inactive, ..Settings::default() };
+                let new = Webhook { organization, created_at: now, settings, ..webhook(WEBHOOKS[*id]) };
                 let model = self.model.create_webhook(new.clone()).await.is_ok();
                 same("create", model, self.store.create_webhook(new).await.is_ok())
             }
@@ -149,6 +164,23 @@ impl Pair<'_> {
                 let model = self.model.delete_webhook(&organization, &id, now).await.unwrap();
                 same("delete", model, self.store.delete_webhook(&organization, &id, now).await.unwrap())
             }
+            Operation::Resend { organization, event, webhook } => {
+                let organization = self::organization(ORGANIZATIONS[*organization]);
+                let key = DeliveryKey { organization, ..recovery::key(EVENTS[*event], WEBHOOKS[*webhook]) };
+                let model = self.model.resend(&key, now).await.unwrap();
+                same("resend", model, self.store.resend(&key, now).await.unwrap())
+            }
+            Operation::Recover { webhook, which, from } => self.recover(*webhook, Which::ALL[*which], *from).await,
+            Operation::CancelRecovery { webhook } => {
+                let key = (acme(), webhook_id(WEBHOOKS[*webhook]), recovery::recovery_id("r"));
+                let model = self.model.cancel_recovery(&key).await.unwrap();
+                same("cancel", model, self.store.cancel_recovery(&key).await.unwrap())
+            }
+            Operation::StepRecoveries { most_due } => {
+                let step = RecoveryStep { limit: 2, ..recovery::step_of(self.seconds, *most_due) };
+                let model = self.model.step_recoveries(step.clone()).await.unwrap();
+                same("step", model, self.store.step_recoveries(step).await.unwrap())
+            }
             Operation::Commit(writes) => self.commit(writes).await,
             Operation::Claim { owner, closed } => self.claim(OWNERS[*owner], *closed).await,
             Operation::ClaimLanes { owner, open, rows_each } => {
@@ -159,6 +191,13 @@ impl Pair<'_> {
                 Ok(())
             }
         }
+    }
+
+    async fn recover(&self, webhook: usize, which: Which, from: i64) -> Result<(), TestCaseError> {
+        let webhook = webhook_id(WEBHOOKS[webhook]);
+        let new = NewRecovery { webhook, from: at(from), at: at(self.seconds), ..recovery::recovery("r", which) };
+        let model = self.model.recover(new.clone()).await.unwrap();
+        same("recover", model, self.store.recover(new).await.unwrap())
     }
 
     async fn commit(&mut self, writes: &[Write]) -> Result<(), TestCaseError> {
@@ -179,7 +218,13 @@ impl Pair<'_> {
             match *write {
                 Write::Publish { organization, first, count, content, room } => {
                     let events = EVENTS[first..].iter().take(count);
-                    let events = events.map(|id| NewEvent { content_hash: [content; 32], ..event(id) }).collect();
+                    let events = events
+                        .map(|id| NewEvent {
+                            content_hash: [content; 32],
+                            timestamp: at(i64::from(id.as_bytes()[1]) % 3),
+                            ..event(id)
+                        })
+                        .collect();
                     let organization = self::organization(ORGANIZATIONS[organization]);
                     let room = WEBHOOKS.iter().map(|id| (webhook_id(id), room)).collect();
                     let due_at = at(self.seconds);
@@ -292,9 +337,26 @@ impl Pair<'_> {
             for id in WEBHOOKS {
                 let query = LogQuery { organization: organization.clone(), ..log_query(id, None, 1000) };
                 same("log", self.model.log(query.clone()).await.unwrap(), self.store.log(query).await.unwrap())?;
+                self.compare_missed(&organization, id).await?;
             }
             let query = InboxQuery { organization, ..inbox_query() };
             same("inbox", inbox(self.model, query.clone()).await, inbox(self.store, query).await)?;
+        }
+        Ok(())
+    }
+
+    async fn compare_missed(&self, organization: &OrganizationId, id: &str) -> Result<(), TestCaseError> {
+        let (organization, webhook) = (organization.clone(), webhook_id(id));
+        for recovery in ["r", "held"] {
+            let key = (organization.clone(), webhook.clone(), recovery::recovery_id(recovery));
+            let model = self.model.recovery(&key).await.unwrap();
+            same("recovery", model, self.store.recovery(&key).await.unwrap())?;
+        }
+        let (from, to) = (Some(at(1)), Some(at(2)));
+        let query = MissedQuery { organization, webhook, from: None, to, after: None, limit: 2 };
+        for query in [MissedQuery { from, to: None, ..query.clone() }, query] {
+            let model = self.model.missed(query.clone()).await.unwrap();
+            same("missed", model, self.store.missed(query).await.unwrap())?;
         }
         Ok(())
     }

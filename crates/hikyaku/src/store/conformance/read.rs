@@ -6,7 +6,12 @@ use super::fixture::*;
 use crate::store::*;
 
 fn position(line: &LogEntry) -> LogPosition {
-    LogPosition { started_at: line.attempt.started_at, event: line.event.clone(), number: line.attempt.number }
+    LogPosition {
+        started_at: line.attempt.started_at,
+        event: line.event.clone(),
+        run: line.attempt.run,
+        number: line.attempt.number,
+    }
 }
 
 /// Stores an event to everyone and finishes its first attempts, begun at `seconds`.

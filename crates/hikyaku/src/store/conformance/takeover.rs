@@ -33,7 +33,7 @@ pub(crate) async fn case22_a_takeover_interrupts_and_the_late_finish_changes_onl
 
     let second = claim_one(store, "b", 100).await;
     assert_eq!((second.attempt, second.interrupted), (2, None));
-    assert_eq!(second.history, History { attempts: 1, spoiled_by_us: 1 });
+    assert_eq!(second.history, History { attempts: 1, spoiled_by_us: 1, on_request: false });
     finish(store, &second, "b", 100, OK, Decision::Delivered).await;
     let again = finish(store, &left, "a", 0, ERROR, SWITCH_OFF).await;
     assert_eq!(again, FinishOutcome::LeaseLost);

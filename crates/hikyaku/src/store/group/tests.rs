@@ -67,10 +67,12 @@ async fn queued(committer: &Committer, parts: usize) {
 fn lost_finish() -> FinishAttempt {
     let key = DeliveryKey { organization: acme(), event: event_id("nothing"), webhook: webhook_id("w") };
     let claimed = ClaimedDelivery {
+        run: 1,
         key,
         attempt: 1,
         history: Default::default(),
         interrupted: None,
+        first_attempt_at: None,
         event_type: publish_of(&["x"]).events[0].event_type.clone(),
         body: Default::default(),
         webhook: Arc::new(webhook("w")),

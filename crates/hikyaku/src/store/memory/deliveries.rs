@@ -5,21 +5,27 @@ use std::sync::Arc;
 
 use hikyaku_core::delivery::{Decision, DeliveryState, FailureKind, History, Outcome};
 use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId};
-use hikyaku_core::webhook::{OffReason, Webhook};
+use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 
-use super::{State, WebhookKey, switch_off};
+use super::undelivered::Undelivered;
+use super::{State, WebhookKey};
 use crate::store::{
     AttemptRecord, ClaimedDelivery, DeliveryClaim, DeliveryClaims, DeliveryView, EventView, FinishAttempt,
     FinishOutcome, Lease, LogEntry, LogPosition, LogQuery, NewEvent, Publish, PublishOutcome, PublishedEvent,
+    UndeliveredKind,
 };
+
+/// The run of a delivery that a publish begins.
+pub(super) const FIRST_RUN: u32 = 1;
 
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
     events: BTreeMap<(OrganizationId, EventId), StoredEvent>,
     waiting: BTreeMap<DeliveryKey, Waiting>,
     ended: BTreeMap<DeliveryKey, Ended>,
-    attempts: BTreeMap<DeliveryKey, BTreeMap<u32, AttemptRecord>>,
+    pub(super) undelivered: BTreeMap<DeliveryKey, Undelivered>,
+    attempts: BTreeMap<DeliveryKey, BTreeMap<(u32, u32), AttemptRecord>>,
 }
 
 #[derive(Debug)]
@@ -32,6 +38,7 @@ struct StoredEvent {
 struct Waiting {
     /// From when anyone may act on it: the next attempt's time or, while leased, the lease's end.
     due_at: Timestamp,
+    run: u32,
     history: History,
     leased: Option<Leased>,
 }
@@ -44,25 +51,33 @@ struct Leased {
 
 #[derive(Debug)]
 struct Ended {
+    run: u32,
     state: DeliveryState,
     reason: &'static str,
 }
 
 impl Waiting {
+    /// A run's beginning.
+    fn begun(run: u32, due_at: Timestamp) -> Self {
+        let history = History { on_request: run > FIRST_RUN, ..History::default() };
+        Self { due_at, run, history, leased: None }
+    }
+
     fn attempt(&self) -> u32 {
         self.history.attempts + 1
     }
 
-    fn is_leased_for(&self, owner: &str, attempt: u32) -> bool {
-        self.attempt() == attempt && self.leased.as_ref().is_some_and(|leased| *leased.owner == *owner)
+    fn is_leased_for(&self, owner: &str, run: u32, attempt: u32) -> bool {
+        (self.run, self.attempt()) == (run, attempt)
+            && self.leased.as_ref().is_some_and(|leased| *leased.owner == *owner)
     }
 
     /// Takes the lease. Where another lease has ended without a word, its attempt goes on to be the present one, since
     /// it may have arrived, and its start is given back.
-    fn lease(&mut self, lease: &Lease, now: Timestamp, at: Timestamp) -> Option<Timestamp> {
+    fn lease(&mut self, lease: &Lease, to: &Webhook, now: Timestamp, at: Timestamp) -> Option<Timestamp> {
         let interrupted = self.leased.take().map(|leased| leased.started_at);
         self.leased = Some(Leased { owner: lease.owner.clone(), started_at: interrupted.unwrap_or(at) });
-        self.due_at = now.saturating_add(lease.duration).unwrap_or(Timestamp::MAX);
+        self.due_at = now.saturating_add(lease.duration_for(to)).unwrap_or(Timestamp::MAX);
         interrupted
     }
 
@@ -75,9 +90,11 @@ impl Waiting {
     ) -> ClaimedDelivery {
         ClaimedDelivery {
             key,
+            run: self.run,
             attempt: self.attempt(),
             history: self.history,
             interrupted,
+            first_attempt_at: None,
             event_type: event.event_type.clone(),
             body: event.body.clone(),
             webhook: to.clone(),
@@ -103,15 +120,16 @@ impl State {
             for to in &takers {
                 let key =
                     DeliveryKey { organization: organization.clone(), event: event.id.clone(), webhook: to.id.clone() };
-                let mut waiting = Waiting { due_at, history: History::default(), leased: None };
+                let mut waiting = Waiting::begun(FIRST_RUN, due_at);
                 if let Some(free) = room.get_mut(&to.id).filter(|free| **free > 0) {
                     *free -= 1;
-                    waiting.lease(&lease, due_at, due_at);
+                    waiting.lease(&lease, to, due_at, due_at);
                     leased.push(waiting.claimed(key.clone(), None, &event, to));
                 }
                 self.deliveries.waiting.insert(key, waiting);
             }
-            let deliveries = takers.len() as u32;
+            let held = self.deliveries.note_absences(&webhooks, &event);
+            let deliveries = takers.len() as u32 + held;
             stored.push(published(&event, deliveries, false, leased));
             let key = (organization.clone(), event.id.clone());
             self.deliveries.events.insert(key, StoredEvent { event, deliveries });
@@ -126,11 +144,12 @@ impl State {
             if left == 0 {
                 break;
             }
-            let slots = *claim.slots.get(&key).unwrap_or(&claim.slots_each) as usize;
+            let Some(webhook) = self.webhooks.get(&key) else { continue };
+            let own_share = webhook.settings.claim_share(claim.slots_each);
+            let slots = *claim.slots.get(&key).unwrap_or(&own_share) as usize;
             if due.len() > slots {
                 claims.saturated.push(key.clone());
             }
-            let Some(webhook) = self.webhooks.get(&key) else { continue };
             for delivery in due.into_iter().take(slots.min(left)) {
                 claims.deliveries.extend(self.deliveries.lease(delivery, claim, webhook));
             }
@@ -145,22 +164,27 @@ impl State {
     pub(super) fn finish_attempt(&mut self, finish: FinishAttempt) -> FinishOutcome {
         let FinishAttempt { key, owner, attempt, decision } = finish;
         let ended_at = attempt.started_at.saturating_add(attempt.duration).unwrap_or(Timestamp::MAX);
-        let (number, outcome) = (attempt.number, attempt.outcome);
+        let (run, number, outcome) = (attempt.run, attempt.number, attempt.outcome);
         self.deliveries.write_attempt(&key, attempt);
-        let waiting = self.deliveries.waiting.get_mut(&key).filter(|waiting| waiting.is_leased_for(&owner, number));
+        let waiting =
+            self.deliveries.waiting.get_mut(&key).filter(|waiting| waiting.is_leased_for(&owner, run, number));
         let Some(waiting) = waiting else { return FinishOutcome::LeaseLost };
         let mut switched_off = false;
         match decision {
             Decision::Retry { at } => {
-                *waiting = Waiting { due_at: at, history: waiting.history.after(outcome), leased: None };
+                *waiting = Waiting { due_at: at, run, history: waiting.history.after(outcome), leased: None };
             }
-            Decision::Delivered => self.deliveries.end(&key, DeliveryState::Delivered, ""),
+            Decision::Delivered => {
+                self.deliveries.end(&key, DeliveryState::Delivered, "");
+                if let Some(webhook) = self.webhooks.get_mut(&(key.organization, key.webhook)) {
+                    Arc::make_mut(webhook).exhausted = 0;
+                }
+            }
             Decision::Exhausted { switch_off: false } => self.deliveries.end(&key, DeliveryState::Exhausted, ""),
             Decision::Exhausted { switch_off: true } => {
                 self.deliveries.end(&key, DeliveryState::Exhausted, "");
                 if let Some(webhook) = self.webhooks.get_mut(&(key.organization, key.webhook)) {
-                    switched_off = webhook.off.is_none();
-                    switch_off(Arc::make_mut(webhook), ended_at, OffReason::Exhausted(key.event));
+                    switched_off = Arc::make_mut(webhook).note_exhausted(&key.event, ended_at);
                 }
             }
         }
@@ -191,56 +215,106 @@ impl Deliveries {
     fn lease(&mut self, key: DeliveryKey, claim: &DeliveryClaim, to: &Arc<Webhook>) -> Option<ClaimedDelivery> {
         let waiting = self.waiting.get_mut(&key)?;
         let event = &self.events.get(&(key.organization.clone(), key.event.clone()))?.event;
-        let interrupted = waiting.lease(&claim.lease, claim.now, claim.at);
-        Some(waiting.claimed(key, interrupted, event, to))
+        let interrupted = waiting.lease(&claim.lease, to, claim.now, claim.at);
+        let lines = self.attempts.get(&key);
+        let first = lines.and_then(|lines| lines.get(&(waiting.run, 1))).map(|line| line.started_at);
+        let first_attempt_at = first.filter(|_| waiting.attempt() > 1 && to.previous_secret.is_some());
+        Some(ClaimedDelivery { first_attempt_at, ..waiting.claimed(key, interrupted, event, to) })
     }
 
-    /// Writes a line of the log. Each attempt number has one line, and the first word on it stays, but that "we do not
+    /// Writes a line of the log. Each attempt number of a run has one line, and the first word on it stays, but that "we do not
     /// know" gives way to what a late finish tells.
     fn write_attempt(&mut self, key: &DeliveryKey, attempt: AttemptRecord) {
         if !self.waiting.contains_key(key) && !self.ended.contains_key(key) {
             return;
         }
         let lines = self.attempts.entry(key.clone()).or_default();
-        let line = lines.entry(attempt.number).or_insert_with(|| attempt.clone());
+        let line = lines.entry((attempt.run, attempt.number)).or_insert_with(|| attempt.clone());
         if line.outcome == Outcome::Failed(FailureKind::Interrupted) {
             *line = attempt;
         }
     }
 
     fn end(&mut self, key: &DeliveryKey, state: DeliveryState, reason: &'static str) {
-        self.waiting.remove(key);
-        self.ended.insert(key.clone(), Ended { state, reason });
+        let run = self.waiting.remove(key).map_or(FIRST_RUN, |waiting| waiting.run);
+        self.undelivered.remove(key);
+        self.ended.insert(key.clone(), Ended { run, state, reason });
+        if state == DeliveryState::Exhausted {
+            self.undelivered.insert(key.clone(), Undelivered { kind: UndeliveredKind::Exhausted, off: None });
+        }
     }
 
-    /// Cancels what waits for a webhook.
+    /// Notes for which webhooks that are off the event is held or missed; gives how many hold it.
+    fn note_absences(&mut self, webhooks: &[Arc<Webhook>], event: &NewEvent) -> u32 {
+        let mut held = 0;
+        for webhook in webhooks.iter().filter(|webhook| webhook.misses(event.event_type.as_str())) {
+            let kind = UndeliveredKind::of_absence(webhook);
+            held += u32::from(kind == UndeliveredKind::Held);
+            let (organization, id) = (webhook.organization.clone(), webhook.id.clone());
+            let key = DeliveryKey { organization, event: event.id.clone(), webhook: id };
+            self.undelivered.insert(key, Undelivered { kind, off: webhook.off.clone() });
+        }
+        held
+    }
+
+    /// Makes a delivery that does not wait wait again, in the run after its last one; `before` stands for that where it
+    /// never had one.
+    pub(super) fn begin_run(&mut self, key: DeliveryKey, before: u32, due_at: Timestamp) {
+        self.undelivered.remove(&key);
+        let run = self.ended.remove(&key).map_or(before, |ended| ended.run) + 1;
+        self.waiting.insert(key, Waiting::begun(run, due_at));
+    }
+
+    /// Whether a delivery waits, or is under way.
+    pub(super) fn waits(&self, key: &DeliveryKey) -> bool {
+        self.waiting.contains_key(key)
+    }
+
+    /// How many of a webhook's deliveries are due.
+    pub(super) fn count_due(&self, webhook: &WebhookKey, now: Timestamp) -> usize {
+        let of_webhook = |key: &DeliveryKey| key.organization == webhook.0 && key.webhook == webhook.1;
+        self.waiting.iter().filter(|(key, waiting)| of_webhook(key) && waiting.due_at <= now).count()
+    }
+
+    /// The event of a delivery.
+    pub(super) fn event_of(&self, key: &DeliveryKey) -> Option<&NewEvent> {
+        self.events.get(&(key.organization.clone(), key.event.clone())).map(|stored| &stored.event)
+    }
+
+    /// Cancels what waits or is held for a webhook, and forgets what it missed.
     pub(super) fn cancel(&mut self, webhook: &WebhookKey, reason: &'static str) {
         let of_webhook = |key: &&DeliveryKey| key.organization == webhook.0 && key.webhook == webhook.1;
-        let keys: Vec<_> = self.waiting.keys().filter(of_webhook).cloned().collect();
+        let held = self.undelivered.iter().filter(|(_, one)| one.kind == UndeliveredKind::Held).map(|(key, _)| key);
+        let keys: Vec<_> = self.waiting.keys().chain(held).filter(of_webhook).cloned().collect();
         for key in keys {
             self.end(&key, DeliveryState::Cancelled, reason);
         }
+        self.undelivered.retain(|key, _| !of_webhook(&key));
     }
 
     pub(super) fn event(&self, organization: &OrganizationId, id: &EventId) -> Option<EventView> {
         let NewEvent { id, event_type, timestamp, body, .. } =
             self.events.get(&(organization.clone(), id.clone()))?.event.clone();
         let of_event = |key: &&DeliveryKey| key.organization == *organization && key.event == id;
-        let waiting = self.waiting.iter().map(|(key, waiting)| (key, Some(waiting), None));
-        let ended = self.ended.iter().map(|(key, ended)| (key, None, Some(ended)));
-        let mut deliveries: Vec<_> = waiting
-            .chain(ended)
-            .filter(|(key, ..)| of_event(key))
-            .map(|(key, waiting, ended)| self.view(key, waiting, ended))
-            .collect();
+        let held = self.undelivered.iter().filter(|(_, one)| one.kind == UndeliveredKind::Held).map(|(key, _)| key);
+        let keys = self.waiting.keys().chain(self.ended.keys()).chain(held);
+        let mut deliveries: Vec<_> = keys.filter(of_event).map(|key| self.view(key)).collect();
         deliveries.sort_by(|a, b| a.webhook.cmp(&b.webhook));
-        Some(EventView { id, event_type, timestamp, body, deliveries })
+        let missed = self.missed_by(&(organization.clone(), id.clone()));
+        Some(EventView { id, event_type, timestamp, body, deliveries, missed })
     }
 
-    fn view(&self, key: &DeliveryKey, waiting: Option<&Waiting>, ended: Option<&Ended>) -> DeliveryView {
+    fn view(&self, key: &DeliveryKey) -> DeliveryView {
+        let (waiting, ended) = (self.waiting.get(key), self.ended.get(key));
+        let (run, state) = match (waiting, ended) {
+            (Some(waiting), _) => (waiting.run, DeliveryState::Waiting),
+            (None, Some(ended)) => (ended.run, ended.state),
+            (None, None) => (FIRST_RUN, DeliveryState::Held),
+        };
         DeliveryView {
             webhook: key.webhook.clone(),
-            state: ended.map_or(DeliveryState::Waiting, |ended| ended.state),
+            state,
+            run,
             next_attempt_at: waiting.filter(|waiting| waiting.leased.is_none()).map(|waiting| waiting.due_at),
             in_flight: waiting.is_some_and(|waiting| waiting.leased.is_some()),
             reason: ended.map_or("", |ended| ended.reason).to_owned(),
@@ -250,11 +324,12 @@ impl Deliveries {
 
     pub(super) fn log(&self, query: &LogQuery) -> Vec<LogEntry> {
         let of_webhook = |key: &DeliveryKey| key.organization == query.organization && key.webhook == query.webhook;
-        let place = |event: &EventId, attempt: &AttemptRecord| (attempt.started_at, event.clone(), attempt.number);
+        let place =
+            |event: &EventId, attempt: &AttemptRecord| (attempt.started_at, event.clone(), attempt.run, attempt.number);
         let before = query
             .before
             .as_ref()
-            .map(|LogPosition { started_at, event, number }| (*started_at, event.clone(), *number));
+            .map(|LogPosition { started_at, event, run, number }| (*started_at, event.clone(), *run, *number));
         let mut lines: Vec<_> = self
             .attempts
             .iter()
@@ -263,7 +338,7 @@ impl Deliveries {
             .filter(|(place, _)| before.as_ref().is_none_or(|before| place < before))
             .collect();
         lines.sort_by(|(a, _), (b, _)| b.cmp(a));
-        let entry = |((_, event, _), attempt): (_, &AttemptRecord)| {
+        let entry = |((_, event, ..), attempt): ((_, EventId, _, _), &AttemptRecord)| {
             let known = self.events.get(&(query.organization.clone(), event))?;
             let NewEvent { id, event_type, .. } = known.event.clone();
             Some(LogEntry { event: id, event_type, attempt: attempt.clone() })

@@ -4,14 +4,20 @@
 //! waits to the next, so that a queue of any length to one of them costs the others nothing. The thread that writes
 //! then takes what is still due.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hikyaku_core::delivery::History;
 use hikyaku_core::event::EventType;
 use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, WebhookId};
+use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 use rusqlite::{CachedStatement, Connection, Rows, params};
 
 use super::columns::{self, after, millis};
+use super::undelivered::FIRST_RUN;
+use super::webhooks::{self, WebhookCache};
 use super::writer::Transaction;
 use crate::store::{ClaimedDelivery, DeliveryClaim, DeliveryClaims, StoreError};
 
@@ -25,14 +31,17 @@ const DUE: &str = "SELECT event FROM waiting
 const DUE_LATER: &str = "SELECT due_at FROM waiting
     WHERE organization = ?1 AND webhook = ?2 AND due_at > ?3 ORDER BY due_at LIMIT 1";
 const EVENT: &str = "SELECT type, body FROM events WHERE organization = ?1 AND id = ?2";
-const LOOK: &str = "SELECT attempt, spoiled, attempt_started_at FROM waiting
+const LOOK: &str = "SELECT run, attempt, spoiled, attempt_started_at FROM waiting
     WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND due_at <= ?4";
 const TAKE: &str = "UPDATE waiting SET owner = ?4, due_at = ?5, attempt = ?6, attempt_started_at = ?7
     WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
+const FIRST_ATTEMPT: &str = "SELECT started_at FROM attempts
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND run = ?4 AND number = 1";
 
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[NEXT_WEBHOOK, NEXT_ORGANIZATION, DUE, DUE_LATER, EVENT, LOOK, TAKE];
+pub(super) const STATEMENTS: &[&str] =
+    &[NEXT_WEBHOOK, NEXT_ORGANIZATION, DUE, DUE_LATER, EVENT, LOOK, TAKE, FIRST_ATTEMPT];
 
 type WebhookKey = (OrganizationId, WebhookId);
 
@@ -61,8 +70,8 @@ impl Found {
 }
 
 /// Looks for due deliveries, and takes none.
-pub(super) fn find(db: &Connection, claim: &DeliveryClaim) -> Result<Found, StoreError> {
-    let mut walk = Walk::new(db, claim)?;
+pub(super) fn find(db: &Connection, webhooks: &WebhookCache, claim: &DeliveryClaim) -> Result<Found, StoreError> {
+    let mut walk = Walk::new(db, webhooks, claim)?;
     // Those after the one at which the last claim stopped, then from the first up to that one.
     for (mut from, until) in [(claim.after.clone(), None), (None, claim.after.as_ref())] {
         while let Some((webhook, first_due)) = walk.next(from.as_ref())? {
@@ -89,7 +98,11 @@ enum Visit {
 
 /// The way along the webhooks that wait.
 struct Walk<'a> {
+    db: &'a Connection,
+    webhooks: &'a WebhookCache,
     claim: &'a DeliveryClaim,
+    /// The shares of webhooks that have a cap or a rate of their own, by organization.
+    shares: HashMap<OrganizationId, HashMap<WebhookId, u32>>,
     next_webhook: CachedStatement<'a>,
     next_organization: CachedStatement<'a>,
     due: CachedStatement<'a>,
@@ -99,9 +112,12 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(db: &'a Connection, claim: &'a DeliveryClaim) -> Result<Self, StoreError> {
+    fn new(db: &'a Connection, webhooks: &'a WebhookCache, claim: &'a DeliveryClaim) -> Result<Self, StoreError> {
         Ok(Self {
+            db,
+            webhooks,
             claim,
+            shares: HashMap::new(),
             next_webhook: db.prepare_cached(NEXT_WEBHOOK)?,
             next_organization: db.prepare_cached(NEXT_ORGANIZATION)?,
             due: db.prepare_cached(DUE)?,
@@ -133,7 +149,7 @@ impl<'a> Walk<'a> {
         if left == 0 {
             return Ok(Visit::NoMoreRoom);
         }
-        let slots = *self.claim.slots.get(webhook).unwrap_or(&self.claim.slots_each) as usize;
+        let slots = self.slots(webhook)? as usize;
         let mut events = self.due_events(webhook, slots.saturating_add(1))?;
         if events.len() > slots {
             self.found.claims.saturated.push(webhook.clone());
@@ -148,6 +164,25 @@ impl<'a> Walk<'a> {
             self.found.claims.stopped_at = Some(webhook.clone());
         }
         Ok(Visit::GoOn)
+    }
+
+    fn slots(&mut self, webhook: &WebhookKey) -> Result<u32, StoreError> {
+        if let Some(slots) = self.claim.slots.get(webhook) {
+            return Ok(*slots);
+        }
+        let (organization, id) = webhook;
+        if !self.shares.contains_key(organization) {
+            let webhooks = match self.webhooks.get(organization) {
+                Some(known) => known,
+                None => webhooks::load(self.db, organization)?.into(),
+            };
+            let share = |webhook: &Arc<Webhook>| webhook.settings.claim_share(self.claim.slots_each);
+            let own = webhooks.iter().filter(|webhook| share(webhook) != self.claim.slots_each);
+            let own = own.map(|webhook| (webhook.id.clone(), share(webhook))).collect();
+            self.shares.insert(organization.clone(), own);
+        }
+        let own = self.shares.get(organization).and_then(|shares| shares.get(id));
+        Ok(own.copied().unwrap_or(self.claim.slots_each))
     }
 
     fn due_events(&mut self, (organization, webhook): &WebhookKey, most: usize) -> Result<Vec<EventId>, StoreError> {
@@ -196,11 +231,11 @@ pub(super) fn take(
 ) -> Result<DeliveryClaims, StoreError> {
     let Found { due, mut claims } = found;
     for due in due {
-        claims.deliveries.extend(take_one(transaction, claim, due)?);
-    }
-    if !claims.deliveries.is_empty() {
-        let lease_end = after(claim.now, claim.lease.duration);
-        claims.next_due = claims.next_due.into_iter().chain([lease_end]).min();
+        if let Some(taken) = take_one(transaction, claim, due)? {
+            let lease_end = after(claim.now, claim.lease.duration_for(&taken.webhook));
+            claims.next_due = claims.next_due.into_iter().chain([lease_end]).min();
+            claims.deliveries.push(taken);
+        }
     }
     Ok(claims)
 }
@@ -211,28 +246,47 @@ fn take_one(
     due: Due,
 ) -> Result<Option<ClaimedDelivery>, StoreError> {
     let Due { key, event_type, body } = due;
-    let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
     let Some(begun) = begun(transaction.db, &key, claim.now)? else { return Ok(None) };
-    let Begun { attempt, spoiled_by_us, interrupted } = begun;
+    let Begun { run, attempt, spoiled_by_us, interrupted } = begun;
     // An attempt that was left behind goes on to be the present one: it may have arrived.
     let attempt = if interrupted.is_some() { attempt } else { attempt + 1 };
+    let missing = || StoreError::Damaged(format!("a delivery's webhook {} is missing", key.webhook));
+    let to = transaction.webhooks.find(transaction.db, &key.organization, &key.webhook)?.ok_or_else(missing)?;
     transaction.db.prepare_cached(TAKE)?.execute(params![
-        organization,
-        event,
-        webhook,
+        key.organization.as_str(),
+        key.event.as_str(),
+        key.webhook.as_str(),
         claim.lease.owner,
-        millis(after(claim.now, claim.lease.duration)),
+        millis(after(claim.now, claim.lease.duration_for(&to))),
         attempt,
         millis(interrupted.unwrap_or(claim.at)),
     ])?;
-    let missing = || StoreError::Damaged(format!("a delivery's webhook {webhook} is missing"));
-    let to = transaction.webhooks.find(transaction.db, &key.organization, &key.webhook)?.ok_or_else(missing)?;
-    let history = History { attempts: attempt.saturating_sub(1), spoiled_by_us };
-    Ok(Some(ClaimedDelivery { key, attempt, history, interrupted, event_type, body, webhook: to }))
+    let asks = attempt > 1 && to.previous_secret.is_some();
+    let first_attempt_at = if asks { first_attempt_at(transaction.db, &key, run)? } else { None };
+    let history = History { attempts: attempt.saturating_sub(1), spoiled_by_us, on_request: run > FIRST_RUN };
+    Ok(Some(ClaimedDelivery {
+        key,
+        run,
+        attempt,
+        history,
+        interrupted,
+        first_attempt_at,
+        event_type,
+        body,
+        webhook: to,
+    }))
+}
+
+fn first_attempt_at(db: &Connection, key: &DeliveryKey, run: u32) -> Result<Option<Timestamp>, StoreError> {
+    let mut statement = db.prepare_cached(FIRST_ATTEMPT)?;
+    let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
+    let mut rows = statement.query(params![organization, event, webhook, run])?;
+    rows.next()?.map(|row| columns::time(row, 0)).transpose()
 }
 
 /// How far a delivery has come.
 struct Begun {
+    run: u32,
     attempt: u32,
     spoiled_by_us: u32,
     /// When the attempt began that was left behind, if one was.
@@ -245,6 +299,7 @@ fn begun(db: &Connection, key: &DeliveryKey, now: Timestamp) -> Result<Option<Be
     let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
     let mut rows = statement.query(params![organization, event, webhook, millis(now)])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let (attempt, spoiled_by_us, interrupted) = (row.get(0)?, row.get(1)?, columns::optional_time(row, 2)?);
-    Ok(Some(Begun { attempt, spoiled_by_us, interrupted }))
+    let (run, attempt, spoiled_by_us) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    let interrupted = columns::optional_time(row, 3)?;
+    Ok(Some(Begun { run, attempt, spoiled_by_us, interrupted }))
 }

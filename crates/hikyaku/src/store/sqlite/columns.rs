@@ -11,7 +11,7 @@ use hikyaku_core::ordering::{Rank, Version};
 use jiff::Timestamp;
 use rusqlite::Row;
 
-use crate::store::{EffectState, StoreError};
+use crate::store::{EffectState, RecoveryState, StoreError, UndeliveredKind, Which};
 
 /// A point in time as it is stored: milliseconds since 1970.
 pub(super) fn millis(at: Timestamp) -> i64 {
@@ -111,4 +111,20 @@ pub(super) fn effect_state(row: &Row<'_>, index: usize) -> Result<EffectState, S
     use EffectState::{Dead, Discarded, Done, Stale, Waiting};
     let word: String = row.get(index)?;
     known("state", [Waiting, Done, Stale, Dead, Discarded].into_iter().find(|state| state.as_str() == word))
+}
+
+pub(super) fn undelivered_kind(row: &Row<'_>, index: usize) -> Result<UndeliveredKind, StoreError> {
+    use UndeliveredKind::{Exhausted, Held, Missed};
+    let word: String = row.get(index)?;
+    known("kind", [Missed, Exhausted, Held].into_iter().find(|kind| kind.as_str() == word))
+}
+
+pub(super) fn which(row: &Row<'_>, index: usize) -> Result<Which, StoreError> {
+    let word: String = row.get(index)?;
+    known("which", Which::ALL.into_iter().find(|which| which.as_str() == word))
+}
+
+pub(super) fn recovery_state(row: &Row<'_>, index: usize) -> Result<RecoveryState, StoreError> {
+    let word: String = row.get(index)?;
+    known("state", RecoveryState::ALL.into_iter().find(|state| state.as_str() == word))
 }

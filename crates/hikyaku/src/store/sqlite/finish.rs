@@ -6,22 +6,22 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::columns::{after, micros, millis, outcome_columns};
-use super::webhooks;
 use super::writer::Transaction;
+use super::{undelivered, webhooks};
 use crate::store::{AttemptRecord, FinishAttempt, FinishOutcome, StoreError};
 
 const STOP_WAITING: &str = "DELETE FROM waiting
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND attempt = ?5";
-const END: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at)
-    VALUES (?1, ?2, ?3, ?4, '', ?5)";
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND run = ?5 AND attempt = ?6";
+const END: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, run)
+    VALUES (?1, ?2, ?3, ?4, '', ?5, ?6)";
 const RETRY: &str = "UPDATE waiting
-    SET due_at = ?6, spoiled = spoiled + ?7, owner = NULL, attempt_started_at = NULL
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND attempt = ?5";
-/// One line per attempt number. The first word on it stays, but "interrupted" gives way to what a late finish tells.
-const LOG: &str = "INSERT INTO attempts (organization, event, webhook, number, started_at, duration_micros,
+    SET due_at = ?7, spoiled = spoiled + ?8, owner = NULL, attempt_started_at = NULL
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND run = ?5 AND attempt = ?6";
+/// One line per run and attempt number. The first word on it stays, but "interrupted" gives way to what a late finish tells.
+const LOG: &str = "INSERT INTO attempts (organization, event, webhook, run, number, started_at, duration_micros,
         http_status, failure, error, response_body)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
-    ON CONFLICT (organization, event, webhook, number) DO UPDATE
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    ON CONFLICT (organization, event, webhook, run, number) DO UPDATE
     SET started_at = excluded.started_at, duration_micros = excluded.duration_micros,
         http_status = excluded.http_status, failure = excluded.failure, error = excluded.error,
         response_body = excluded.response_body
@@ -51,8 +51,16 @@ pub(super) fn finish_attempt(
     if !held {
         return Ok(FinishOutcome::LeaseLost);
     }
-    let switched_off = *decision == Decision::Exhausted { switch_off: true }
-        && webhooks::switch_off(transaction, &key.organization, &key.webhook, &key.event, ended_at)?;
+    let switched_off = match decision {
+        Decision::Exhausted { switch_off: true } => {
+            webhooks::note_exhausted(transaction, &key.organization, &key.webhook, &key.event, ended_at)?
+        }
+        Decision::Delivered => {
+            webhooks::note_success(transaction, &key.organization, &key.webhook)?;
+            false
+        }
+        _ => false,
+    };
     Ok(FinishOutcome::Applied { switched_off })
 }
 
@@ -64,6 +72,7 @@ fn retry(db: &Connection, finish: &FinishAttempt, at: Timestamp) -> Result<bool,
         key.event.as_str(),
         key.webhook.as_str(),
         owner,
+        attempt.run,
         attempt.number,
         millis(at),
         attempt.outcome.spoiled_by_us(),
@@ -75,11 +84,21 @@ fn retry(db: &Connection, finish: &FinishAttempt, at: Timestamp) -> Result<bool,
 fn end(db: &Connection, finish: &FinishAttempt, state: DeliveryState, ended_at: Timestamp) -> Result<bool, StoreError> {
     let FinishAttempt { key, owner, attempt, .. } = finish;
     let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
-    let token = params![organization, event, webhook, owner, attempt.number];
+    let token = params![organization, event, webhook, owner, attempt.run, attempt.number];
     if db.prepare_cached(STOP_WAITING)?.execute(token)? == 0 {
         return Ok(false);
     }
-    db.prepare_cached(END)?.execute(params![organization, event, webhook, state.as_str(), millis(ended_at)])?;
+    db.prepare_cached(END)?.execute(params![
+        organization,
+        event,
+        webhook,
+        state.as_str(),
+        millis(ended_at),
+        attempt.run,
+    ])?;
+    if state == DeliveryState::Exhausted {
+        undelivered::note_exhausted(db, key)?;
+    }
     Ok(true)
 }
 
@@ -89,6 +108,7 @@ fn log(db: &Connection, key: &DeliveryKey, attempt: &AttemptRecord) -> Result<()
         key.organization.as_str(),
         key.event.as_str(),
         key.webhook.as_str(),
+        attempt.run,
         attempt.number,
         millis(attempt.started_at),
         micros(attempt.duration),

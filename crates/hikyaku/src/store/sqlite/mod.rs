@@ -15,7 +15,10 @@ mod open;
 mod publish;
 mod read;
 mod readers;
+mod recoveries;
 mod tokens;
+mod undelivered;
+mod webhook_row;
 mod webhooks;
 mod writer;
 
@@ -27,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hikyaku_core::ids::{EventId, OrganizationId, TokenId, WebhookId};
+use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, TokenId, WebhookId};
 use hikyaku_core::token::{ApiToken, TokenHash};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
@@ -35,7 +38,8 @@ use tokio::sync::Mutex;
 
 use super::{
     Backlog, DeliveryClaim, DeliveryClaims, EventView, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
-    LaneClaim, LaneClaims, LogEntry, LogQuery, Store, StoreError, TokenQuery, WebhookChange,
+    LaneClaim, LaneClaims, LogEntry, LogQuery, MissedEvents, MissedQuery, NewRecovery, RecoverOutcome, Recovery,
+    RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
 };
 use crate::clock::Clock;
 pub use open::OpenError;
@@ -133,8 +137,8 @@ impl Store for SqliteStore {
     async fn claim_deliveries(&self, claim: DeliveryClaim) -> Result<DeliveryClaims, StoreError> {
         let _alone = self.claiming_deliveries.lock().await;
         let claim = Arc::new(claim);
-        let asked = claim.clone();
-        let found = self.readers.run(move |db| claim::find(db, &asked)).await?;
+        let (asked, webhooks) = (claim.clone(), self.webhooks.clone());
+        let found = self.readers.run(move |db| claim::find(db, &webhooks, &asked)).await?;
         if found.is_empty() {
             return Ok(found.into_claims());
         }
@@ -153,6 +157,37 @@ impl Store for SqliteStore {
         found = self.writer.run(move |transaction| lanes::take(transaction, &claim, found)).await?;
         // Leased lanes only gain rows until they are finished. If this reading fails, they are due when the lease ends.
         self.readers.run(move |db| lanes::fill(db, found, rows_each)).await
+    }
+
+    async fn resend(&self, key: &DeliveryKey, due_at: Timestamp) -> Result<ResendOutcome, StoreError> {
+        let key = key.clone();
+        self.writer.run(move |transaction| undelivered::resend(transaction, &key, due_at)).await
+    }
+
+    async fn missed(&self, query: MissedQuery) -> Result<MissedEvents, StoreError> {
+        self.readers.run(move |db| undelivered::missed(db, &query)).await
+    }
+
+    async fn recover(&self, recovery: NewRecovery) -> Result<RecoverOutcome, StoreError> {
+        self.writer.run(move |transaction| recoveries::begin(transaction, &recovery)).await
+    }
+
+    async fn recovery(&self, key: &RecoveryKey) -> Result<Option<Recovery>, StoreError> {
+        let key = key.clone();
+        self.readers.run(move |db| recoveries::read(db, &key)).await
+    }
+
+    async fn cancel_recovery(&self, key: &RecoveryKey) -> Result<Option<Recovery>, StoreError> {
+        let key = key.clone();
+        self.writer.run(move |transaction| recoveries::cancel(transaction.db, &key)).await
+    }
+
+    async fn step_recoveries(&self, step: RecoveryStep) -> Result<RecoveryStepped, StoreError> {
+        let asked = step.clone();
+        if !self.readers.run(move |db| recoveries::any_runs(db, &asked)).await? {
+            return Ok(RecoveryStepped::default());
+        }
+        self.writer.run(move |transaction| recoveries::step(transaction, &step)).await
     }
 
     async fn event(&self, organization: &OrganizationId, id: &EventId) -> Result<Option<EventView>, StoreError> {

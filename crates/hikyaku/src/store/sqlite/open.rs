@@ -40,8 +40,10 @@ const END_LANE_LEASES: &str = "UPDATE lanes SET due_at = ?1 WHERE owner IS NOT N
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[END_DELIVERY_LEASES, END_LANE_LEASES];
 
-const SCHEMA: &[M<'_>] = &[
+pub(super) const SCHEMA: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0001_first.sql")),
+    M::up(include_str!("../migrations/sqlite/0002_settings.sql")),
+    M::up(include_str!("../migrations/sqlite/0003_runs.sql")),
     M::up(include_str!("../migrations/sqlite/0004_tokens.sql")),
 ];
 

@@ -10,9 +10,10 @@ use hikyaku_core::webhook::Webhook;
 use rusqlite::{Connection, params};
 
 use super::columns::{self, after, millis};
+use super::undelivered::{self, FIRST_RUN};
 use super::webhooks::Webhooks;
 use super::writer::Transaction;
-use crate::store::{ClaimedDelivery, NewEvent, Publish, PublishOutcome, PublishedEvent, StoreError};
+use crate::store::{ClaimedDelivery, NewEvent, Publish, PublishOutcome, PublishedEvent, StoreError, UndeliveredKind};
 
 const FIND: &str = "SELECT type, timestamp, deliveries, content_hash FROM events WHERE organization = ?1 AND id = ?2";
 const INSERT_EVENT: &str = "INSERT INTO events (organization, id, type, timestamp, content_hash, deliveries, body)
@@ -76,7 +77,10 @@ impl Insertion<'_> {
     fn insert(&mut self, event: &NewEvent) -> Result<PublishedEvent, StoreError> {
         let webhooks = self.webhooks.clone();
         let takers: Vec<_> = webhooks.iter().filter(|webhook| webhook.takes(event.event_type.as_str())).collect();
-        let deliveries = u32::try_from(takers.len()).unwrap_or(u32::MAX);
+        let absent = webhooks.iter().filter(|webhook| webhook.misses(event.event_type.as_str()));
+        let absent: Vec<_> = absent.map(|webhook| (webhook, UndeliveredKind::of_absence(webhook))).collect();
+        let held = absent.iter().filter(|(_, kind)| *kind == UndeliveredKind::Held).count();
+        let deliveries = u32::try_from(takers.len() + held).unwrap_or(u32::MAX);
         let inserted = self.db.prepare_cached(INSERT_EVENT)?.execute(params![
             self.publish.organization.as_str(),
             event.id.as_str(),
@@ -90,6 +94,9 @@ impl Insertion<'_> {
             // It stands in this publish twice.
             let stored = find(self.db, self.publish, event)?.map(|stored| stored.event);
             return stored.ok_or_else(|| StoreError::Damaged(format!("the event {} is there and is not", event.id)));
+        }
+        for (webhook, kind) in absent {
+            undelivered::note_off(self.db, event, webhook, kind)?;
         }
         let mut leased = Vec::new();
         for webhook in takers {
@@ -109,7 +116,7 @@ impl Insertion<'_> {
     fn deliver(&mut self, event: &NewEvent, webhook: &Arc<Webhook>) -> Result<Option<ClaimedDelivery>, StoreError> {
         let Publish { organization, due_at, lease, .. } = self.publish;
         let room = self.room.get_mut(&webhook.id).filter(|room| **room > 0);
-        let due = if room.is_some() { after(*due_at, lease.duration) } else { *due_at };
+        let due = if room.is_some() { after(*due_at, lease.duration_for(webhook)) } else { *due_at };
         let owner = room.is_some().then_some(&*lease.owner);
         let started_at = room.is_some().then(|| millis(*due_at));
         self.db.prepare_cached(INSERT_WAITING)?.execute(params![
@@ -127,9 +134,11 @@ impl Insertion<'_> {
             DeliveryKey { organization: organization.clone(), event: event.id.clone(), webhook: webhook.id.clone() };
         Ok(Some(ClaimedDelivery {
             key,
+            run: FIRST_RUN,
             attempt: 1,
             history: History::default(),
             interrupted: None,
+            first_attempt_at: None,
             event_type: event.event_type.clone(),
             body: event.body.clone(),
             webhook: webhook.clone(),

@@ -9,19 +9,22 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
 use super::columns::{self, millis};
+use super::undelivered::{self, FIRST_RUN};
 use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, LogEntry, LogQuery, StoreError};
 
 const EVENT: &str = "SELECT type, timestamp, body FROM events WHERE organization = ?1 AND id = ?2";
-const WAITING: &str = "SELECT webhook, due_at, owner IS NOT NULL FROM waiting WHERE organization = ?1 AND event = ?2";
-const ENDED: &str = "SELECT webhook, state, reason FROM deliveries WHERE organization = ?1 AND event = ?2";
-const ATTEMPTS: &str = "SELECT number, started_at, duration_micros, http_status, failure, error, response_body, webhook
-    FROM attempts WHERE organization = ?1 AND event = ?2 ORDER BY webhook, number";
+const WAITING: &str =
+    "SELECT webhook, due_at, owner IS NOT NULL, run FROM waiting WHERE organization = ?1 AND event = ?2";
+const ENDED: &str = "SELECT webhook, state, reason, run FROM deliveries WHERE organization = ?1 AND event = ?2";
+const ATTEMPTS: &str =
+    "SELECT run, number, started_at, duration_micros, http_status, failure, error, response_body, webhook
+    FROM attempts WHERE organization = ?1 AND event = ?2 ORDER BY webhook, run, number";
 const LOG: &str =
-    "SELECT a.number, a.started_at, a.duration_micros, a.http_status, a.failure, a.error, a.response_body,
+    "SELECT a.run, a.number, a.started_at, a.duration_micros, a.http_status, a.failure, a.error, a.response_body,
         a.event, e.type
     FROM attempts a JOIN events e ON e.organization = a.organization AND e.id = a.event
-    WHERE a.organization = ?1 AND a.webhook = ?2 AND (a.started_at, a.event, a.number) < (?3, ?4, ?5)
-    ORDER BY a.started_at DESC, a.event DESC, a.number DESC LIMIT ?6";
+    WHERE a.organization = ?1 AND a.webhook = ?2 AND (a.started_at, a.event, a.run, a.number) < (?3, ?4, ?5, ?6)
+    ORDER BY a.started_at DESC, a.event DESC, a.run DESC, a.number DESC LIMIT ?7";
 pub(super) const DELIVERY_BACKLOG: &str = "SELECT COUNT(*), MIN(due_at) FROM waiting";
 pub(super) const EFFECT_BACKLOG: &str = "SELECT (SELECT COUNT(*) FROM work), MIN(due_at) FROM lanes";
 const WEBHOOKS_OFF: &str = "SELECT COUNT(*), MIN(off_since) FROM webhooks WHERE off_since IS NOT NULL";
@@ -41,14 +44,18 @@ pub(super) fn event(
     let mut statement = db.prepare_cached(EVENT)?;
     let mut rows = statement.query([organization.as_str(), id.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let mut deliveries = deliveries(db, [organization.as_str(), id.as_str()])?;
-    attempts(db, [organization.as_str(), id.as_str()], &mut deliveries)?;
+    let names = [organization.as_str(), id.as_str()];
+    let mut deliveries = deliveries(db, names)?;
+    let (held, missed) = undelivered::of_event(db, names)?;
+    deliveries.extend(held.into_iter().map(|held| (held.webhook.clone(), self::held(held.webhook))));
+    attempts(db, names, &mut deliveries)?;
     Ok(Some(EventView {
         id: id.clone(),
         event_type: columns::event_type(row, 0)?,
         timestamp: columns::time(row, 1)?,
         body: columns::body(row, 2)?,
         deliveries: deliveries.into_values().collect(),
+        missed,
     }))
 }
 
@@ -74,6 +81,7 @@ fn waiting(row: &Row<'_>) -> Result<DeliveryView, StoreError> {
     Ok(DeliveryView {
         webhook: columns::webhook_id(row, 0)?,
         state: DeliveryState::Waiting,
+        run: row.get(3)?,
         next_attempt_at: if in_flight { None } else { columns::optional_time(row, 1)? },
         in_flight,
         reason: String::new(),
@@ -85,11 +93,24 @@ fn ended(row: &Row<'_>) -> Result<DeliveryView, StoreError> {
     Ok(DeliveryView {
         webhook: columns::webhook_id(row, 0)?,
         state: columns::delivery_state(row, 1)?,
+        run: row.get(3)?,
         next_attempt_at: None,
         in_flight: false,
         reason: row.get(2)?,
         attempts: Vec::new(),
     })
+}
+
+fn held(webhook: WebhookId) -> DeliveryView {
+    DeliveryView {
+        webhook,
+        state: DeliveryState::Held,
+        run: FIRST_RUN,
+        next_attempt_at: None,
+        in_flight: false,
+        reason: String::new(),
+        attempts: Vec::new(),
+    }
 }
 
 fn attempts(
@@ -100,22 +121,23 @@ fn attempts(
     let mut statement = db.prepare_cached(ATTEMPTS)?;
     let mut rows = statement.query(event)?;
     while let Some(row) = rows.next()? {
-        if let Some(delivery) = deliveries.get_mut(&columns::webhook_id(row, 7)?) {
+        if let Some(delivery) = deliveries.get_mut(&columns::webhook_id(row, 8)?) {
             delivery.attempts.push(attempt(row)?);
         }
     }
     Ok(())
 }
 
-/// An attempt from the first seven columns.
+/// An attempt from the first eight columns.
 fn attempt(row: &Row<'_>) -> Result<AttemptRecord, StoreError> {
     Ok(AttemptRecord {
-        number: row.get(0)?,
-        started_at: columns::time(row, 1)?,
-        duration: Duration::from_micros(row.get::<_, i64>(2)?.unsigned_abs()),
-        outcome: columns::outcome(row, 3)?,
-        error: row.get(5)?,
-        response_body: columns::body(row, 6)?,
+        run: row.get(0)?,
+        number: row.get(1)?,
+        started_at: columns::time(row, 2)?,
+        duration: Duration::from_micros(row.get::<_, i64>(3)?.unsigned_abs()),
+        outcome: columns::outcome(row, 4)?,
+        error: row.get(6)?,
+        response_body: columns::body(row, 7)?,
     })
 }
 
@@ -128,14 +150,15 @@ pub(super) fn log(db: &Connection, query: &LogQuery) -> Result<Vec<LogEntry>, St
         query.webhook.as_str(),
         before.map_or(i64::MAX, |before| millis(before.started_at)),
         before.map_or("", |before| before.event.as_str()),
+        before.map_or(0, |before| before.run),
         before.map_or(0, |before| before.number),
         query.limit,
     ])?;
     let mut entries = Vec::new();
     while let Some(row) = rows.next()? {
         entries.push(LogEntry {
-            event: columns::event_id(row, 7)?,
-            event_type: columns::event_type(row, 8)?,
+            event: columns::event_id(row, 8)?,
+            event_type: columns::event_type(row, 9)?,
             attempt: attempt(row)?,
         });
     }

@@ -1,6 +1,7 @@
 //! The suite that every store passes, and what is particular to SQLite.
 
 mod files;
+mod migrations;
 mod plans;
 mod pressure;
 

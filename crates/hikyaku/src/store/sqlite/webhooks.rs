@@ -6,38 +6,48 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use hikyaku_core::event::EventPattern;
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
-use hikyaku_core::signature::Secret;
-use hikyaku_core::webhook::{Off, OffReason, Webhook, WebhookUrl};
+use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
-use super::columns::{self, millis, sound};
+use super::columns::millis;
 use super::writer::Transaction;
+use super::{recoveries, webhook_row};
 use crate::store::{StoreError, WebhookChange};
 
 /// Organizations whose webhooks are kept in memory; when there are more, all are forgotten and read again.
 const MAX_CACHED_ORGANIZATIONS: usize = 10_000;
 
-pub(super) const LOAD: &str = "SELECT id, url, events, description, secret, off_since, off_event, created_at
+pub(super) const LOAD: &str = "SELECT id, url, events, description, secret, off_since, off_event, created_at, settings,
+        exhausted, previous_secret, rotated_at, previous_until
     FROM webhooks WHERE organization = ?1";
 const CREATE: &str = "INSERT INTO webhooks
-    (organization, id, url, events, description, secret, off_since, off_event, created_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    (organization, id, url, events, description, secret, off_since, off_event, created_at, settings, exhausted,
+        previous_secret, rotated_at, previous_until)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 const CHANGE: &str = "UPDATE webhooks
-    SET url = ?3, events = ?4, description = ?5, off_since = ?6, off_event = ?7
+    SET url = ?3, events = ?4, description = ?5, secret = ?6, off_since = ?7, off_event = ?8, created_at = ?9,
+        settings = ?10, exhausted = ?11, previous_secret = ?12, rotated_at = ?13, previous_until = ?14
     WHERE organization = ?1 AND id = ?2";
 const DELETE: &str = "DELETE FROM webhooks WHERE organization = ?1 AND id = ?2";
-const CANCEL: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at)
-    SELECT organization, event, webhook, 'cancelled', ?3, ?4 FROM waiting WHERE organization = ?1 AND webhook = ?2";
-/// Left to itself, SQLite would read all that waits in the organization.
+const CANCEL: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, run)
+    SELECT organization, event, webhook, 'cancelled', ?3, ?4, run FROM waiting INDEXED BY waiting_due
+    WHERE organization = ?1 AND webhook = ?2";
+const CANCEL_HELD: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at)
+    SELECT organization, event, webhook, 'cancelled', ?3, ?4 FROM undelivered
+    WHERE organization = ?1 AND webhook = ?2 AND kind = 'held'";
+const FORGET_UNDELIVERED: &str = "DELETE FROM undelivered INDEXED BY undelivered_oldest
+    WHERE organization = ?1 AND webhook = ?2";
+const FORGET_RECOVERIES: &str = "DELETE FROM recoveries WHERE organization = ?1 AND webhook = ?2";
+/// Left to itself, SQLite would read all that waits in the organization; the same for the other two that name an index.
 const STOP_WAITING: &str = "DELETE FROM waiting INDEXED BY waiting_due
     WHERE organization = ?1 AND webhook = ?2";
 
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[LOAD, CREATE, CHANGE, DELETE, CANCEL, STOP_WAITING];
+pub(super) const STATEMENTS: &[&str] =
+    &[LOAD, CREATE, CHANGE, DELETE, CANCEL, CANCEL_HELD, FORGET_UNDELIVERED, FORGET_RECOVERIES, STOP_WAITING];
 
 /// An organization's webhooks, oldest first.
 pub(super) type Webhooks = Arc<[Arc<Webhook>]>;
@@ -149,19 +159,7 @@ impl WebhookView {
 
 /// Registers a webhook.
 pub(super) fn create(transaction: &mut Transaction<'_>, webhook: Webhook) -> Result<(), StoreError> {
-    let (off_since, off_event) = off_columns(webhook.off.as_ref());
-    transaction.db.prepare_cached(CREATE)?.execute(params![
-        webhook.organization.as_str(),
-        webhook.id.as_str(),
-        webhook.url.as_str(),
-        patterns(&webhook.events)?,
-        webhook.description,
-        webhook.secret.reveal(),
-        off_since,
-        off_event,
-        millis(webhook.created_at),
-    ])?;
-    transaction.webhooks.put(transaction.db, webhook)
+    write(transaction, CREATE, webhook)
 }
 
 /// Changes a webhook and gives it back, or `None` where there is none.
@@ -174,24 +172,41 @@ pub(super) fn update(
 ) -> Result<Option<Webhook>, StoreError> {
     let Some(found) = transaction.webhooks.find(transaction.db, organization, id)? else { return Ok(None) };
     let webhook = change.apply(Webhook::clone(&found), at);
-    write(transaction, webhook.clone())?;
+    if found.off.is_some() && webhook.off.is_none() {
+        recoveries::release(transaction.db, organization, id, at)?;
+    }
+    write(transaction, CHANGE, webhook.clone())?;
     Ok(Some(webhook))
 }
 
-/// Switches a webhook off because the deliveries of `event` are exhausted (R10). Whether this did it: one that is off
-/// already keeps the older reason, and one that was removed has none.
-pub(super) fn switch_off(
+/// Notes that a delivery of `event` is exhausted (R10). Whether this switched its webhook off; one that is off already
+/// keeps the older reason, and one that was removed has none.
+pub(super) fn note_exhausted(
     transaction: &mut Transaction<'_>,
     organization: &OrganizationId,
     id: &WebhookId,
     event: &EventId,
-    since: Timestamp,
+    at: Timestamp,
 ) -> Result<bool, StoreError> {
     let found = transaction.webhooks.find(transaction.db, organization, id)?;
     let Some(active) = found.filter(|webhook| webhook.off.is_none()) else { return Ok(false) };
-    let off = Off { since, reason: OffReason::Exhausted(event.clone()) };
-    write(transaction, Webhook { off: Some(off), ..Webhook::clone(&active) })?;
-    Ok(true)
+    let mut webhook = Webhook::clone(&active);
+    let switched_off = webhook.note_exhausted(event, at);
+    write(transaction, CHANGE, webhook)?;
+    Ok(switched_off)
+}
+
+/// Notes a success. It writes only where there is something to forget, which is seldom.
+pub(super) fn note_success(
+    transaction: &mut Transaction<'_>,
+    organization: &OrganizationId,
+    id: &WebhookId,
+) -> Result<(), StoreError> {
+    let found = transaction.webhooks.find(transaction.db, organization, id)?;
+    match found.filter(|webhook| webhook.exhausted > 0) {
+        Some(webhook) => write(transaction, CHANGE, Webhook { exhausted: 0, ..Webhook::clone(&webhook) }),
+        None => Ok(()),
+    }
 }
 
 /// Removes a webhook and cancels what waits for it; `false` where there was none.
@@ -209,64 +224,28 @@ pub(super) fn delete(
     let key = params![organization.as_str(), id.as_str()];
     db.prepare_cached(DELETE)?.execute(key)?;
     let reason = "webhookDeleted";
-    db.prepare_cached(CANCEL)?.execute(params![organization.as_str(), id.as_str(), reason, millis(at)])?;
-    db.prepare_cached(STOP_WAITING)?.execute(key)?;
+    for cancel in [CANCEL, CANCEL_HELD] {
+        db.prepare_cached(cancel)?.execute(params![organization.as_str(), id.as_str(), reason, millis(at)])?;
+    }
+    for forget in [STOP_WAITING, FORGET_UNDELIVERED, FORGET_RECOVERIES] {
+        db.prepare_cached(forget)?.execute(key)?;
+    }
     Ok(true)
 }
 
-fn write(transaction: &mut Transaction<'_>, webhook: Webhook) -> Result<(), StoreError> {
-    let (off_since, off_event) = off_columns(webhook.off.as_ref());
-    transaction.db.prepare_cached(CHANGE)?.execute(params![
-        webhook.organization.as_str(),
-        webhook.id.as_str(),
-        webhook.url.as_str(),
-        patterns(&webhook.events)?,
-        webhook.description,
-        off_since,
-        off_event,
-    ])?;
+fn write(transaction: &mut Transaction<'_>, sql: &'static str, webhook: Webhook) -> Result<(), StoreError> {
+    webhook_row::write(&mut *transaction.db.prepare_cached(sql)?, &webhook)?;
     transaction.webhooks.put(transaction.db, webhook)
 }
 
-fn load(db: &Connection, organization: &OrganizationId) -> Result<Vec<Arc<Webhook>>, StoreError> {
+/// Reads an organization's webhooks, oldest first.
+pub(super) fn load(db: &Connection, organization: &OrganizationId) -> Result<Vec<Arc<Webhook>>, StoreError> {
     let mut statement = db.prepare_cached(LOAD)?;
     let mut rows = statement.query([organization.as_str()])?;
     let mut webhooks = Vec::new();
     while let Some(row) = rows.next()? {
-        webhooks.push(Arc::new(webhook(organization, row)?));
+        webhooks.push(Arc::new(webhook_row::read(organization, row)?));
     }
     webhooks.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
     Ok(webhooks)
-}
-
-fn webhook(organization: &OrganizationId, row: &Row<'_>) -> Result<Webhook, StoreError> {
-    let url: String = row.get(1)?;
-    let events: String = row.get(2)?;
-    let off_event: Option<String> = row.get(6)?;
-    let reason = match off_event {
-        None => OffReason::Paused,
-        Some(event) => OffReason::Exhausted(sound("webhooks.off_event", EventId::parse(event))?),
-    };
-    Ok(Webhook {
-        organization: organization.clone(),
-        id: columns::webhook_id(row, 0)?,
-        url: sound("webhooks.url", WebhookUrl::parse(&url))?,
-        events: sound("webhooks.events", serde_json::from_str(&events))?,
-        description: row.get(3)?,
-        secret: Secret::new(row.get::<_, String>(4)?),
-        off: columns::optional_time(row, 5)?.map(|since| Off { since, reason }),
-        created_at: columns::time(row, 7)?,
-    })
-}
-
-fn patterns(events: &[EventPattern]) -> Result<String, StoreError> {
-    sound("webhooks.events", serde_json::to_string(events))
-}
-
-fn off_columns(off: Option<&Off>) -> (Option<i64>, Option<&str>) {
-    let event = off.and_then(|off| match &off.reason {
-        OffReason::Paused => None,
-        OffReason::Exhausted(event) => Some(event.as_str()),
-    });
-    (off.map(|off| millis(off.since)), event)
 }

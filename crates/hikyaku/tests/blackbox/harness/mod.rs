@@ -12,7 +12,7 @@ mod tls;
 
 use std::time::Duration;
 
-pub(crate) use api::{Api, Webhook, deliveries, items, statuses};
+pub(crate) use api::{Answer, Api, Webhook, deliveries, items, statuses};
 pub(crate) use inbound::{
     SOURCE_SECRET, Sale, event_body, forward_to, fresh_sales_table, sales_to_sql, signed, source,
 };

@@ -13,6 +13,8 @@ const FILES: &[(&str, &str, &[&str])] = &[
     ("open", include_str!("../open.rs"), open::STATEMENTS),
     ("publish", include_str!("../publish.rs"), publish::STATEMENTS),
     ("read", include_str!("../read.rs"), read::STATEMENTS),
+    ("recoveries", include_str!("../recoveries.rs"), recoveries::STATEMENTS),
+    ("undelivered", include_str!("../undelivered.rs"), undelivered::STATEMENTS),
     ("tokens", include_str!("../tokens.rs"), tokens::STATEMENTS),
     ("webhooks", include_str!("../webhooks.rs"), webhooks::STATEMENTS),
 ];

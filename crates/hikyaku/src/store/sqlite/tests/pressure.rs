@@ -133,13 +133,14 @@ async fn case12_the_log_on_disk_stays_bounded_under_steady_reading() {
 
 /// Steps of SQLite's machine that it takes to look for due deliveries.
 async fn steps_of_a_search(store: &SqliteStore, claim: DeliveryClaim) -> i32 {
+    let webhooks = store.webhooks.clone();
     let search = move |db: &Connection| {
         let steps = || -> Result<i32, StoreError> {
             let of = |sql: &&str| Ok(db.prepare_cached(sql)?.reset_status(StatementStatus::VmStep));
             claim::STATEMENTS.iter().map(of).sum()
         };
         steps()?;
-        claim::find(db, &claim)?;
+        claim::find(db, &webhooks, &claim)?;
         steps()
     };
     store.readers.run(search).await.unwrap()

@@ -1,0 +1,225 @@
+//! `…/webhooks/{webhook}/missed`, `…/recover` and `…/recoveries`: what a webhook did not get, and getting it after all.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State as Shared};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hikyaku_core::ids::{OrganizationId, RecoveryId, WebhookId};
+use hikyaku_core::timestamp;
+use hikyaku_core::webhook::Webhook;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::State;
+use super::body::read_json;
+use super::fields::Fields;
+use super::page::{Cursor, Page};
+use super::problem::{FieldError, Kind, Problem};
+use super::request::{InPath, Query};
+use crate::clock;
+use crate::store::{
+    MissedEntry, MissedPosition, MissedQuery, NewRecovery, RecoverOutcome, Recovery, RecoveryKey, RecoveryState, Which,
+};
+
+/// Largest body that asks for a recovery, in bytes.
+const MAX_RECOVERY_BYTES: usize = 4 * 1024;
+
+/// `GET …/missed?from&to&limit&cursor`: the events that the webhook missed while it was off, and those whose attempts
+/// all failed, oldest first, with the counts of the whole period: what a recovery would bring.
+pub(super) async fn missed(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    query: Query,
+) -> Result<Json<MissedPage>, Problem> {
+    let organization = path.organization()?;
+    let webhook = path.webhook(&organization)?;
+    let query = query.only(&["from", "to", "limit", "cursor"])?;
+    let (from, to) = (query.time("from")?, query.time("to")?);
+    check_period(from, to, Kind::InvalidQuery)?;
+    let (limit, after) = (query.limit()?, query.cursor(MissedPosition::decode)?);
+    find(&state, &organization, &webhook).await?;
+    let query = MissedQuery { organization, webhook, from, to, after, limit: limit + 1 };
+    let found = state.store.missed(query).await?;
+    Ok(Json(MissedPage {
+        count_missed: found.missed,
+        count_exhausted: found.exhausted,
+        page: Page::new(found.entries, limit, |entry| entry.position.encode(), |entry| MissedItem::of(&entry)),
+    }))
+}
+
+/// `POST …/recover`: `{from, to?, which}` gives 202 and the recovery, which then runs by itself.
+pub(super) async fn recover(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    request: Request,
+) -> Result<Response, Problem> {
+    let organization = path.organization()?;
+    let webhook = path.webhook(&organization)?;
+    let body = read_json(request, MAX_RECOVERY_BYTES).await?;
+    let new = read_recovery(&body, organization.clone(), webhook.clone(), state.clock.now())?;
+    match state.sender.recover(new).await? {
+        RecoverOutcome::Begun(recovery) => {
+            let location = format!("/v1/organizations/{organization}/webhooks/{webhook}/recoveries/{}", recovery.id);
+            let body = Json(RecoveryJson::of(&recovery, &webhook, false));
+            Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], body).into_response())
+        }
+        RecoverOutcome::Running(id) => Err(Problem::new(
+            Kind::RecoveryRunning,
+            format!("The recovery {:?} of this webhook runs still. Wait for its end, or cancel it.", id.as_str()),
+        )),
+        RecoverOutcome::Off(off) => Err(Problem::new(
+            Kind::WebhookOff,
+            format!(
+                "The webhook is off since {}. Switch it on first (\"active\": true); nothing was changed.",
+                timestamp::format(off.since)
+            ),
+        )),
+        RecoverOutcome::NoSuchWebhook => Err(Problem::not_found("webhook", webhook.as_str(), &organization)),
+    }
+}
+
+fn read_recovery(
+    body: &[u8],
+    organization: OrganizationId,
+    webhook: WebhookId,
+    now: Timestamp,
+) -> Result<NewRecovery, Problem> {
+    let mut fields = Fields::of_body(body, &["from", "to", "which"])?;
+    fields.require(&["from", "which"]);
+    let which = fields.parse("which", |word| {
+        let asked = [Which::Missed, Which::Exhausted, Which::All].into_iter().find(|which| which.as_str() == word);
+        asked.ok_or_else(|| format!("must be \"missed\", \"exhausted\" or \"all\", not {word:?}"))
+    });
+    let (from, to) = (fields.time("from"), fields.time("to"));
+    let (Some(which), Some(from), []) = (which, from, fields.errors()) else {
+        return Err(fields.into_errors().into());
+    };
+    // What is published from now on comes by itself.
+    let to = to.unwrap_or_else(|| now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now));
+    check_period(Some(from), Some(to), Kind::InvalidRequest)?;
+    Ok(NewRecovery { id: RecoveryId::generate(now, clock::random()), organization, webhook, which, from, to, at: now })
+}
+
+/// `GET …/recoveries/{recovery}`: how far it is.
+pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<RecoveryJson>, Problem> {
+    let key = key(&path)?;
+    let recovery = state.store.recovery(&key).await?;
+    shown(&state, &key, recovery).await
+}
+
+/// `DELETE …/recoveries/{recovery}`: makes no more due, and gives the recovery as it stands.
+pub(super) async fn cancel(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<RecoveryJson>, Problem> {
+    let key = key(&path)?;
+    let recovery = state.store.cancel_recovery(&key).await?;
+    shown(&state, &key, recovery).await
+}
+
+async fn shown(
+    state: &State,
+    (organization, webhook, id): &RecoveryKey,
+    recovery: Option<Recovery>,
+) -> Result<Json<RecoveryJson>, Problem> {
+    let Some(recovery) = recovery else { return Err(no_such(id.as_str(), organization)) };
+    let is_off = find(state, organization, webhook).await?.off.is_some();
+    Ok(Json(RecoveryJson::of(&recovery, webhook, is_off)))
+}
+
+fn key(path: &InPath) -> Result<RecoveryKey, Problem> {
+    let organization = path.organization()?;
+    let webhook = path.webhook(&organization)?;
+    let id = path.text("recovery");
+    let id = RecoveryId::parse(id).map_err(|_| no_such(id, &organization))?;
+    Ok((organization, webhook, id))
+}
+
+fn no_such(id: &str, organization: &OrganizationId) -> Problem {
+    Problem::not_found("recovery", id, organization)
+}
+
+async fn find(state: &State, organization: &OrganizationId, id: &WebhookId) -> Result<Arc<Webhook>, Problem> {
+    let webhooks = state.store.webhooks(organization).await?;
+    let found = webhooks.iter().find(|webhook| webhook.id == *id).cloned();
+    found.ok_or_else(|| Problem::not_found("webhook", id.as_str(), organization))
+}
+
+/// Case 18: a window that can hold nothing is a mistake, and says so.
+fn check_period(from: Option<Timestamp>, to: Option<Timestamp>, kind: Kind) -> Result<(), Problem> {
+    match (from, to) {
+        (Some(from), Some(to)) if from >= to => {
+            let detail = format!("must be after \"from\", which is {}", timestamp::format(from));
+            Err(Problem::of_fields(kind, vec![FieldError::new("to", &detail)]))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A page of what a webhook did not get.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MissedPage {
+    #[serde(flatten)]
+    page: Page<MissedItem>,
+    /// Of the whole period.
+    count_missed: u64,
+    /// Of the whole period.
+    count_exhausted: u64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MissedItem {
+    event_id: String,
+    r#type: String,
+    timestamp: String,
+    /// `missed` or `exhausted`.
+    which: &'static str,
+}
+
+impl MissedItem {
+    fn of(entry: &MissedEntry) -> Self {
+        Self {
+            event_id: entry.position.event.to_string(),
+            r#type: entry.event_type.to_string(),
+            timestamp: timestamp::format(entry.position.timestamp),
+            which: entry.kind.as_str(),
+        }
+    }
+}
+
+/// A recovery as it stands.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RecoveryJson {
+    id: String,
+    webhook_id: String,
+    which: &'static str,
+    /// `running`, `paused` while the webhook is off, `done` or `cancelled`.
+    state: &'static str,
+    /// How many events it is about.
+    total: u64,
+    /// How many of them were made due so far.
+    recovered: u64,
+    /// `null` where it has no such bound.
+    from: Option<String>,
+    to: Option<String>,
+    created_at: String,
+}
+
+impl RecoveryJson {
+    fn of(recovery: &Recovery, webhook: &WebhookId, is_off: bool) -> Self {
+        let is_paused = is_off && recovery.state == RecoveryState::Running;
+        Self {
+            id: recovery.id.to_string(),
+            webhook_id: webhook.to_string(),
+            which: recovery.which.as_str(),
+            state: if is_paused { "paused" } else { recovery.state.as_str() },
+            total: recovery.total,
+            recovered: recovery.recovered,
+            from: recovery.from.map(timestamp::format),
+            to: recovery.to.map(timestamp::format),
+            created_at: timestamp::format(recovery.created_at),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The settings of a webhook, as they stand flat in its JSON. `null` puts one back to its default.
+
+use hikyaku_core::webhook::Setting;
+
+use super::fields::Fields;
+
+/// The fields that are settings.
+pub(super) const FIELDS: [&str; 10] = [
+    "retryDelays",
+    "timeoutSeconds",
+    "maxInFlight",
+    "rateLimit",
+    "headers",
+    "respectRetryAfter",
+    "disableAfter",
+    "whileInactive",
+    "signature",
+    "traceContext",
+];
+
+const SCHEMES: &str = "\"receiptroller\", \"standard-webhooks\" or \"standard-webhooks-ed25519\"";
+
+/// The settings that are given, with their values; what is wrong with them is noted in `fields`.
+pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Setting> {
+    let delays = "a list of at most 20 numbers of seconds, such as [60, 600, 3600]";
+    let limit = "an object such as {\"perSecond\": 10, \"burst\": 20}";
+    let headers = "an object of at most 20 header names with their values";
+    let given = [
+        fields.checked("retryDelays", delays).map(Setting::RetryDelays),
+        fields.checked("timeoutSeconds", "a number of seconds from 1 to 30").map(Setting::Timeout),
+        fields.checked("maxInFlight", "a whole number from 1 to 256").map(Setting::MaxInFlight),
+        fields.checked("rateLimit", limit).map(Setting::RateLimit),
+        fields.checked("headers", headers).map(Setting::Headers),
+        fields.checked("respectRetryAfter", "true or false").map(Setting::RespectRetryAfter),
+        fields.checked("disableAfter", "a whole number from 1 to 1000, or \"never\"").map(Setting::DisableAfter),
+        fields.checked("whileInactive", "\"drop\" or \"hold\"").map(Setting::WhileInactive),
+        fields.checked("signature", SCHEMES).map(Setting::Signature),
+        fields.checked("traceContext", "true or false").map(Setting::TraceContext),
+    ];
+    given.into_iter().flatten().collect()
+}

@@ -1,0 +1,187 @@
+//! What a webhook did not get: the notes of it, and the new run that brings it after all.
+
+use hikyaku_core::ids::DeliveryKey;
+use hikyaku_core::webhook::{Off, Webhook};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::columns::{self, millis, undelivered_kind};
+use super::webhook_row::{off_columns, off_reason};
+use super::writer::Transaction;
+use crate::store::{
+    Missed, MissedEntry, MissedEvents, MissedPosition, MissedQuery, NewEvent, ResendOutcome, StoreError,
+    UndeliveredKind, Which,
+};
+
+const NOTE_OFF: &str = "INSERT INTO undelivered (organization, event, webhook, kind, timestamp, off_since, off_event)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const NOTE_EXHAUSTED: &str = "INSERT INTO undelivered (organization, event, webhook, kind, timestamp)
+    SELECT ?1, ?2, ?3, 'exhausted', timestamp FROM events WHERE organization = ?1 AND id = ?2";
+const FORGET: &str = "DELETE FROM undelivered WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
+const LAST_RUN: &str = "DELETE FROM deliveries WHERE organization = ?1 AND event = ?2 AND webhook = ?3 RETURNING run";
+const WAIT: &str = "INSERT INTO waiting (organization, event, webhook, due_at, run, attempt, spoiled)
+    VALUES (?1, ?2, ?3, ?4, ?5, 0, 0)";
+const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM waiting WHERE organization = ?1 AND event = ?2 AND webhook = ?3)";
+const IS_EVENT: &str = "SELECT EXISTS (SELECT 1 FROM events WHERE organization = ?1 AND id = ?2)";
+const OF_EVENT: &str = "SELECT webhook, kind, off_since, off_event FROM undelivered
+    WHERE organization = ?1 AND event = ?2 ORDER BY webhook";
+const OLDEST: &str = "SELECT u.event, u.timestamp, u.kind, e.type
+    FROM undelivered u JOIN events e ON e.organization = u.organization AND e.id = u.event
+    WHERE u.organization = ?1 AND u.webhook = ?2 AND u.kind = ?3
+        AND (u.timestamp, u.event) > (?4, ?5) AND u.timestamp < ?6
+    ORDER BY u.timestamp, u.event LIMIT ?7";
+const COUNT: &str = "SELECT COUNT(*) FROM undelivered
+    WHERE organization = ?1 AND webhook = ?2 AND kind = ?3 AND timestamp >= ?4 AND timestamp < ?5";
+
+/// The statements of this file.
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[NOTE_OFF, NOTE_EXHAUSTED, FORGET, LAST_RUN, WAIT, WAITS, IS_EVENT, OF_EVENT, OLDEST, COUNT];
+
+/// The run of a delivery that a publish begins.
+pub(super) const FIRST_RUN: u32 = 1;
+
+/// Notes that a webhook which is off missed an event, or has it held.
+pub(super) fn note_off(
+    db: &Connection,
+    event: &NewEvent,
+    webhook: &Webhook,
+    kind: UndeliveredKind,
+) -> Result<(), StoreError> {
+    let (off_since, off_event) = off_columns(webhook.off.as_ref());
+    db.prepare_cached(NOTE_OFF)?.execute(params![
+        webhook.organization.as_str(),
+        event.id.as_str(),
+        webhook.id.as_str(),
+        kind.as_str(),
+        millis(event.timestamp),
+        off_since,
+        off_event,
+    ])?;
+    Ok(())
+}
+
+/// Notes that a delivery is exhausted.
+pub(super) fn note_exhausted(db: &Connection, key: &DeliveryKey) -> Result<(), StoreError> {
+    db.prepare_cached(NOTE_EXHAUSTED)?.execute(names(key))?;
+    Ok(())
+}
+
+fn names(key: &DeliveryKey) -> [&str; 3] {
+    [key.organization.as_str(), key.event.as_str(), key.webhook.as_str()]
+}
+
+/// Begins a new run of a delivery, unless it waits.
+pub(super) fn resend(
+    transaction: &mut Transaction<'_>,
+    key: &DeliveryKey,
+    due_at: Timestamp,
+) -> Result<ResendOutcome, StoreError> {
+    let db = transaction.db;
+    let event = [key.organization.as_str(), key.event.as_str()];
+    if !db.prepare_cached(IS_EVENT)?.query_row(event, |row| row.get::<_, bool>(0))? {
+        return Ok(ResendOutcome::NoSuchEvent);
+    }
+    if transaction.webhooks.find(db, &key.organization, &key.webhook)?.is_none() {
+        return Ok(ResendOutcome::NoSuchWebhook);
+    }
+    if db.prepare_cached(WAITS)?.query_row(names(key), |row| row.get::<_, bool>(0))? {
+        return Ok(ResendOutcome::StillWaiting);
+    }
+    begin_run(db, key, FIRST_RUN, due_at)?;
+    Ok(ResendOutcome::Begun)
+}
+
+/// Makes a delivery that does not wait wait again, in the run after its last one; `before` stands for that where it
+/// never had one.
+pub(super) fn begin_run(db: &Connection, key: &DeliveryKey, before: u32, due_at: Timestamp) -> Result<(), StoreError> {
+    db.prepare_cached(FORGET)?.execute(names(key))?;
+    let last: Option<u32> = db.prepare_cached(LAST_RUN)?.query_row(names(key), |row| row.get(0)).optional()?;
+    let run = last.unwrap_or(before) + 1;
+    let [organization, event, webhook] = names(key);
+    db.prepare_cached(WAIT)?.execute(params![organization, event, webhook, millis(due_at), run])?;
+    Ok(())
+}
+
+/// What the webhooks did not get of one event: those that have it held, and those that missed it.
+pub(super) fn of_event(db: &Connection, event: [&str; 2]) -> Result<(Vec<Missed>, Vec<Missed>), StoreError> {
+    let (mut held, mut missed) = (Vec::new(), Vec::new());
+    let mut statement = db.prepare_cached(OF_EVENT)?;
+    let mut rows = statement.query(event)?;
+    while let Some(row) = rows.next()? {
+        match undelivered_kind(row, 1)? {
+            UndeliveredKind::Held => held.push(missed_by(row)?),
+            UndeliveredKind::Missed => missed.push(missed_by(row)?),
+            UndeliveredKind::Exhausted => (),
+        }
+    }
+    Ok((held, missed))
+}
+
+fn missed_by(row: &Row<'_>) -> Result<Missed, StoreError> {
+    let off = Off { since: columns::time(row, 2)?, reason: off_reason(row, 3)? };
+    Ok(Missed { webhook: columns::webhook_id(row, 0)?, off })
+}
+
+/// A page of what a webhook missed and what was exhausted, with the counts of the period.
+pub(super) fn missed(db: &Connection, query: &MissedQuery) -> Result<MissedEvents, StoreError> {
+    let MissedQuery { from, to, after, limit, .. } = query;
+    let webhook = [query.organization.as_str(), query.webhook.as_str()];
+    let entries = oldest(db, webhook, Which::All, after.as_ref().map_or((start(*from), ""), position), *to, *limit)?;
+    let missed = count(db, webhook, UndeliveredKind::Missed, *from, *to)?;
+    Ok(MissedEvents { entries, missed, exhausted: count(db, webhook, UndeliveredKind::Exhausted, *from, *to)? })
+}
+
+fn position(at: &MissedPosition) -> (i64, &str) {
+    (millis(at.timestamp), at.event.as_str())
+}
+
+/// The first point in time of a period, as it is stored.
+pub(super) fn start(from: Option<Timestamp>) -> i64 {
+    from.map_or(i64::MIN, millis)
+}
+
+/// The oldest events after a position, before `to`, of all kinds that are meant.
+pub(super) fn oldest(
+    db: &Connection,
+    [organization, webhook]: [&str; 2],
+    which: Which,
+    (after_at, after_event): (i64, &str),
+    to: Option<Timestamp>,
+    limit: u32,
+) -> Result<Vec<MissedEntry>, StoreError> {
+    let before = to.map_or(i64::MAX, millis);
+    let mut statement = db.prepare_cached(OLDEST)?;
+    let mut found = Vec::new();
+    for kind in which.kinds() {
+        let kind = kind.as_str();
+        let mut rows = statement.query(params![organization, webhook, kind, after_at, after_event, before, limit])?;
+        while let Some(row) = rows.next()? {
+            found.push(entry(row)?);
+        }
+    }
+    found.sort_by(|a, b| a.position.cmp(&b.position));
+    found.truncate(limit as usize);
+    Ok(found)
+}
+
+fn entry(row: &Row<'_>) -> Result<MissedEntry, StoreError> {
+    Ok(MissedEntry {
+        position: MissedPosition { timestamp: columns::time(row, 1)?, event: columns::event_id(row, 0)? },
+        event_type: columns::event_type(row, 3)?,
+        kind: undelivered_kind(row, 2)?,
+    })
+}
+
+/// How many events of a kind there are in a period.
+pub(super) fn count(
+    db: &Connection,
+    [organization, webhook]: [&str; 2],
+    kind: UndeliveredKind,
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+) -> Result<u64, StoreError> {
+    let period = params![organization, webhook, kind.as_str(), start(from), to.map_or(i64::MAX, millis)];
+    let count: i64 = db.prepare_cached(COUNT)?.query_row(period, |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
