@@ -30,6 +30,9 @@ pub enum InvalidId {
     /// It has a character that cannot stand in a header value or a path.
     #[error("contains {0:?}; only {1} are allowed")]
     Character(char, &'static str),
+    /// It is "." or "..": whoever asks for it by its path would be led elsewhere, even if it is percent-encoded.
+    #[error("is a step in a path, where it has to stand; choose another")]
+    PathStep,
 }
 
 fn check(text: &str, limit: usize, allowed: fn(char) -> bool, which: &'static str) -> Result<(), InvalidId> {
@@ -38,6 +41,9 @@ fn check(text: &str, limit: usize, allowed: fn(char) -> bool, which: &'static st
     }
     if text.len() > limit {
         return Err(InvalidId::TooLong { actual: text.len(), limit });
+    }
+    if matches!(text, "." | "..") {
+        return Err(InvalidId::PathStep);
     }
     match text.chars().find(|c| !allowed(*c)) {
         Some(c) => Err(InvalidId::Character(c, which)),
@@ -185,6 +191,8 @@ mod tests {
             ("a b", "contains ' '; only visible ASCII characters are allowed"),
             ("a\nb", "contains '\\n'; only visible ASCII characters are allowed"),
             ("領収書", "contains '領'; only visible ASCII characters are allowed"),
+            (".", "is a step in a path, where it has to stand; choose another"),
+            ("..", "is a step in a path, where it has to stand; choose another"),
         ] {
             assert_eq!(EventId::parse(text).unwrap_err().to_string(), reason, "{text:?}");
         }

@@ -49,6 +49,9 @@ pub enum InvalidUrl {
     /// It has a fragment.
     #[error("has a fragment (#…), which is never sent to a server; remove it")]
     Fragment,
+    /// It has the port 0.
+    #[error("has the port 0, where nobody can listen")]
+    PortZero,
 }
 
 /// An absolute http(s) URL with a host, no credentials and no fragment (S3: its host is a typed value).
@@ -70,6 +73,9 @@ impl WebhookUrl {
         }
         if url.fragment().is_some() {
             return Err(InvalidUrl::Fragment);
+        }
+        if url.port() == Some(0) {
+            return Err(InvalidUrl::PortZero);
         }
         Ok(Self(url))
     }
@@ -236,6 +242,7 @@ mod tests {
             ("https://user@example.com/", "user name"),
             ("https://:pass@example.com/", "user name"),
             ("https://example.com/#part", "fragment"),
+            ("https://example.com:0/", "port 0"),
             ("https://example.com/#", "fragment"),
             ("/relative", "not an absolute URL"),
             ("https://", "not an absolute URL"),

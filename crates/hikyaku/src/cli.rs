@@ -109,9 +109,11 @@ impl Cli {
             Command::Config(ConfigCommand::Check(settings)) => with_config(settings, |config| {
                 let file =
                     config.file.as_ref().map_or("no file, so defaults".into(), |file| file.display().to_string());
-                println!("# ok: {file}\n{config}");
+                if let Err(error) = log::print(format_args!("# ok: {file}\n{config}\n")) {
+                    return failed(&error);
+                }
                 if config.api.token.is_none() && !config.listen.ip().is_loopback() {
-                    eprintln!("{}", needs_token(&config));
+                    log::tell(format_args!("{}\n", needs_token(&config)));
                 }
                 ExitCode::SUCCESS
             }),
@@ -134,7 +136,7 @@ fn with_config(settings: Settings, act: impl FnOnce(Config) -> ExitCode) -> Exit
     match settings.load() {
         Ok(config) => act(config),
         Err(invalid) => {
-            eprintln!("hikyaku: {invalid}");
+            log::tell(format_args!("hikyaku: {invalid}\n"));
             ExitCode::from(WRONG_USE)
         }
     }
@@ -152,7 +154,7 @@ fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
 }
 
 fn failed(error: &dyn std::error::Error) -> ExitCode {
-    eprintln!("hikyaku: {error}");
+    log::tell(format_args!("hikyaku: {error}\n"));
     ExitCode::from(FAILED)
 }
 

@@ -49,6 +49,23 @@ impl Clock for SystemClock {
     }
 }
 
+/// Measures how long something takes, for the metrics; no rule depends on it.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts now.
+    #[expect(clippy::disallowed_methods, reason = "this is the one module that reads the clocks")]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// Until when a wait may last, as an instant of tokio's clock: never longer than `cap`, so that no wrong time can park
 /// a loop.
 pub fn wait_until(clock: &dyn Clock, due: Option<Timestamp>, cap: Duration) -> Duration {

@@ -1,15 +1,22 @@
 //! The command line, as a person meets it.
 
 use std::fs;
+use std::io::{BufRead, BufReader, PipeWriter, Read, Write, pipe};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-fn hikyaku(directory: &Path, arguments: &[&str]) -> Output {
+fn command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hikyaku"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HIKYAKU_")) {
         command.env_remove(name);
     }
-    command.current_dir(directory).args(arguments).output().expect("the program can be started")
+    command.current_dir(directory).args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn hikyaku(directory: &Path, arguments: &[&str]) -> Output {
+    command(directory, arguments).output().expect("the program can be started")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -83,3 +90,84 @@ fn a_wrong_configuration_ends_check_and_serve_with_2_and_every_problem() {
         }
     }
 }
+
+/// A pipe from which nobody reads any more.
+fn gone() -> PipeWriter {
+    pipe().expect("a pipe can be made").1
+}
+
+#[test]
+fn whoever_does_not_read_to_the_end_causes_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("occupied"), "").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (arguments, code) in [
+        (&["config", "check"][..], 0),
+        (&["config", "check", "--set", "liste=1"], 2),
+        (&["serve", "--store", "memory:", "--listen", &taken], 1),
+        (&["demo", "--dir", "."], 1),
+        (&["token", "list", "--store", "sqlite:new.db"], 1),
+        (&["token", "create", "--admin", "--name", "x", "--store", "sqlite:new.db"], 0),
+        (&["token", "list", "--store", "sqlite:new.db"], 0),
+    ] {
+        let mut command = command(folder.path(), arguments);
+        let status = command.stdout(gone()).stderr(gone()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+/// What cannot be printed for another reason is a failure: a script must not take half a configuration for the whole.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_finds_no_room_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command(folder.path(), &["config", "check"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("hikyaku: No space left"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_directory_that_the_demo_cannot_use_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    for (dir, reason) in [(".", "is not empty"), ("file", "cannot be used: "), ("file/below", "cannot be used: ")] {
+        let output = hikyaku(folder.path(), &["demo", "--dir", dir]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!(": {dir} {reason}")) && said.contains("--dir"), "{said}");
+    }
+}
+
+/// T2, C15: a log that nobody takes any more stops no work. What is logged here is a refused signature; a panic in
+/// the place of the warning would break the connection without an answer.
+#[test]
+fn c15_a_log_that_nobody_reads_any_more_stops_no_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = command(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--set", SOURCE])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = BufReader::new(program.stderr.take().unwrap());
+    let address = log.lines().map_while(Result::ok).find_map(|line| {
+        let rest = line.split_once("\"addr\":\"")?.1;
+        Some(rest.split('"').next()?.to_owned())
+    });
+    // The reader has been dropped with the loop above.
+    let address = address.expect("the program listens");
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let head = "POST /in/rr HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer:?}");
+    }
+    assert_eq!(program.try_wait().unwrap(), None);
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+const SOURCE: &str = r#"source=[{name="rr",provider="receiptroller",secrets=["a secret of the tests"]}]"#;

@@ -16,16 +16,18 @@ const LONG_FILES: [(&str, &str); 1] =
     [("crates/hikyaku/src/store/model.rs", "one thing: the data that goes through the store's trait, with its docs")];
 
 /// What each module of the program may import from its own crate. The arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("client", &[]),
     ("clock", &[]),
+    ("file", &[]),
     ("outbound", &["clock"]),
-    ("store", &["clock"]),
-    ("sender", &["clock", "outbound", "store"]),
-    ("inbox", &["clock", "outbound", "store"]),
-    ("http", &["clock", "inbox", "outbound", "sender", "store"]),
-    ("config", &["clock", "inbox", "sender", "store"]),
-    ("app", &["clock", "config", "http", "inbox", "log", "outbound", "sender", "store"]),
+    ("store", &["clock", "file"]),
+    ("trace", &["clock", "outbound"]),
+    ("sender", &["clock", "outbound", "store", "trace"]),
+    ("inbox", &["clock", "file", "outbound", "store", "trace"]),
+    ("http", &["clock", "inbox", "outbound", "sender", "store", "trace"]),
+    ("config", &["clock", "inbox", "sender", "store", "trace"]),
+    ("app", &["clock", "config", "http", "inbox", "log", "outbound", "sender", "store", "trace"]),
     ("demo", &["app", "client", "clock", "config", "log"]),
 ];
 
@@ -226,13 +228,15 @@ fn every_problem_setting_and_metric_is_documented() {
     let takes = [".get(\"", ".require(\"", ".list(\"", ".table(\"", ".tables(\"", ".texts(\"", "pause(\""];
     let settings = read("config/read.rs");
     let settings = takes.iter().flat_map(|take| settings.split(take).skip(1)).filter_map(|rest| rest.split('"').next());
-    let tables = ["api", "sender", "targets", "inbox", "log", "source", "destination", "route"];
+    let tables = ["api", "sender", "targets", "inbox", "log", "tracing", "source", "destination", "route"];
     let form = |key: &str| if tables.contains(&key) { format!("{key}]") } else { format!("| `{key}` |") };
     assert_documented("docs/configuration.md", settings.map(form).collect());
 
     let code = files(&src, ".rs").into_iter().map(|file| fs::read_to_string(file).unwrap()).collect::<String>();
-    let is_metric =
-        |name: &String| name.starts_with("hikyaku_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    let is_metric = |name: &String| {
+        ["hikyaku_", "process_"].iter().any(|prefix| name.starts_with(prefix))
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+    };
     let metrics = code.lines().filter(|line| line.contains("const ") || line.contains("metrics::"));
     let metrics = metrics.flat_map(quoted).filter(is_metric).filter(|name| name != "hikyaku_");
     assert_documented("docs/operations.md", metrics.map(|name| format!("| `{name}` |")).collect());

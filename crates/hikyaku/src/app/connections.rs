@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Most connections at a time; more wait in the operating system's queue.
-const MAX_CONNECTIONS: usize = 4096;
+/// Most connections at a time, where as many files may be open; more wait in the operating system's queue.
+pub(super) const MAX_CONNECTIONS: usize = 4096;
 /// Longest time in which a request's headers must have come whole. An idle connection is closed after the same time.
 const MAX_HEADER_WAIT: Duration = Duration::from_secs(30);
 /// Most bytes of a request's line and headers.
@@ -24,9 +24,9 @@ const MAX_HEADER_BYTES: usize = 32 * 1024;
 /// The pause after a connection could not be taken, for want of file descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves what comes until `stop` is cancelled, then waits for the requests under way. The caller bounds that wait.
-pub(super) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+/// Serves what comes, over at most `max_connections` at a time, until `stop` is cancelled, then waits for the requests under way. The caller bounds that wait.
+pub(super) async fn serve(listener: TcpListener, max_connections: usize, router: Router, stop: CancellationToken) {
+    let free = Arc::new(Semaphore::new(max_connections));
     let connections = TaskTracker::new();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(MAX_HEADER_WAIT).max_header_size(MAX_HEADER_BYTES);
@@ -92,7 +92,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(serve(listener, Router::new().route("/", get(|| async { "hello" })), stop.clone()));
+        tokio::spawn(serve(listener, 1, Router::new().route("/", get(|| async { "hello" })), stop.clone()));
         (TcpStream::connect(address).await.unwrap(), stop)
     }
 

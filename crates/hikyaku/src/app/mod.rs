@@ -1,6 +1,7 @@
 //! The program as a whole: the only place where its parts are wired together, and the only shutdown.
 
 mod connections;
+mod files;
 mod metrics;
 #[cfg(test)]
 mod tests;
@@ -28,16 +29,20 @@ use crate::http::{self, Access, State};
 use crate::inbox::Inbox;
 use crate::inbox::destination::{self, Destination, Tools};
 use crate::outbound::{Client, SystemResolver, TlsError};
-use crate::sender::Sender;
+use crate::sender::{self, Sender};
 use crate::store::memory::MemoryStore;
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Committer, SharedStore, StoreError};
+use crate::trace;
 
 /// How long a shutdown waits for requests that have come in. With [`DRAIN_WORK`] it stays below 15 seconds.
 pub const DRAIN_REQUESTS: Duration = Duration::from_secs(3);
 /// How long a shutdown then waits for attempts and effects under way; by default an attempt takes 10 seconds at most.
 /// What has not ended by then is taken over as interrupted at the next start.
 pub const DRAIN_WORK: Duration = Duration::from_secs(11);
+
+/// How long a shutdown then waits for the last traces to be exported.
+pub const DRAIN_TRACES: Duration = Duration::from_millis(500);
 
 /// Random bytes in an owner's name.
 const OWNER_RANDOM_BYTES: usize = 8;
@@ -88,11 +93,13 @@ pub struct PartEnded(String);
 pub struct App {
     listener: TcpListener,
     address: SocketAddr,
+    max_connections: usize,
     router: Router,
     store: SharedStore,
     sender: Arc<Sender>,
     inbox: Arc<Inbox>,
     metrics: PrometheusHandle,
+    exporter: Option<trace::Exporter>,
 }
 
 impl fmt::Debug for App {
@@ -108,6 +115,9 @@ impl App {
     /// Says what could not be opened, and what to do.
     pub async fn start(config: Config, clock: SharedClock) -> Result<Self, StartError> {
         let metrics = metrics::recorder();
+        let room = files::room(&config.sender, connections::MAX_CONNECTIONS);
+        metrics::show_process(clock.now());
+        let exporter = trace::start(&config.tracing, Arc::new(client(everywhere(), &clock)?));
         let store = open_store(&config, &clock).await?;
         let access = open_access(&config, &store, &clock).await?;
         let committer = Committer::start(Arc::clone(&store));
@@ -119,7 +129,7 @@ impl App {
             Arc::clone(&clock),
             client.clone(),
             Arc::clone(&owner),
-            config.sender.clone(),
+            sender::Settings { in_flight: room.attempts, ..config.sender.clone() },
         );
         let destinations = open_destinations(&config, &clock).await?;
         let inbox = Inbox::new(
@@ -144,7 +154,8 @@ impl App {
             sources: config.sources,
             max_event_bytes: config.api.max_event_bytes,
         });
-        Ok(Self { listener, address, router, store, sender, inbox, metrics })
+        let max_connections = room.connections;
+        Ok(Self { listener, address, max_connections, router, store, sender, inbox, metrics, exporter })
     }
 
     /// Where it listens: the real port, where the configured one was 0.
@@ -160,8 +171,12 @@ impl App {
     /// Only when one of its own parts ends before that.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), PartEnded> {
         let (stop_serving, stop_working) = (CancellationToken::new(), CancellationToken::new());
-        let (mut server, mut workers) = (JoinSet::new(), JoinSet::new());
-        server.spawn(connections::serve(self.listener, self.router, stop_serving.clone()));
+        let (mut server, mut workers, mut exporter) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        let stop_exporting = CancellationToken::new();
+        if let Some(traces) = self.exporter {
+            exporter.spawn(traces.run(stop_exporting.clone()));
+        }
+        server.spawn(connections::serve(self.listener, self.max_connections, self.router, stop_serving.clone()));
         workers.spawn(self.sender.run(stop_working.clone()));
         workers.spawn(self.inbox.run(stop_working.clone()));
         tracing::info!(addr = %self.address, "listening");
@@ -177,6 +192,8 @@ impl App {
         drain("requests", &mut server, DRAIN_REQUESTS).await;
         stop_working.cancel();
         drain("attempts and effects", &mut workers, DRAIN_WORK).await;
+        stop_exporting.cancel();
+        drain("traces", &mut exporter, DRAIN_TRACES).await;
         if let Err(error) = self.store.close().await {
             tracing::warn!(%error, "the store could not be tidied up; everything in it is safe");
         }
@@ -230,10 +247,8 @@ async fn open_destinations(
     config: &Config,
     clock: &SharedClock,
 ) -> Result<HashMap<String, Arc<dyn Destination>>, StartError> {
-    let everywhere =
-        TargetPolicy { allow: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())], allow_http: true };
     let tools = Tools {
-        transport: Arc::new(client(everywhere, clock)?),
+        transport: Arc::new(client(everywhere(), clock)?),
         clock: Arc::clone(clock),
         effect_timeout: config.inbox.effect_timeout,
     };
@@ -243,6 +258,11 @@ async fn open_destinations(
         named.map(|(name, settings)| Ok((name, destination::build(settings, &tools)?))).collect()
     };
     spawn_blocking(open).await?
+}
+
+/// For targets that the operator has named: nothing is out of bounds.
+fn everywhere() -> TargetPolicy {
+    TargetPolicy { allow: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())], allow_http: true }
 }
 
 fn client(policy: TargetPolicy, clock: &SharedClock) -> Result<Client, StartError> {

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use hikyaku::client::{Client, segment};
 use hikyaku::clock::{self, Clock, SystemClock};
 use hikyaku::config::{Config, StoreLocation};
+use hikyaku::log;
 use hikyaku::store::sqlite::{OpenError, SqliteStore};
 use hikyaku::store::{Store, TokenQuery};
 use hikyaku_core::ids::{OrganizationId, TokenId};
@@ -141,16 +142,19 @@ impl Action {
         match self {
             Self::Create(scope, name) => {
                 let (row, token) = place.create(scope, name).await?;
-                println!("{token}");
                 let Row { id, opens, .. } = row;
-                eprintln!(
-                    "This is the only time the token is shown. It opens {opens}; its id is {id}, kept in {place}."
-                );
+                // First, so that its id is known even if the token cannot be printed.
+                log::tell(format_args!(
+                    "This is the only time the token is shown. It opens {opens}; its id is {id}, kept in {place}.\n"
+                ));
+                log::print(format_args!("{token}\n"))?;
             }
-            Self::List(organization) => print!("{}", table(&place.list(organization.as_ref()).await?)),
+            Self::List(organization) => {
+                log::print(format_args!("{}", table(&place.list(organization.as_ref()).await?)))?;
+            }
             Self::Revoke(organization, id) => {
                 place.revoke(organization.as_ref(), &id).await?;
-                eprintln!("{id} opens nothing any more.");
+                log::tell(format_args!("{id} opens nothing any more.\n"));
             }
         }
         Ok(())

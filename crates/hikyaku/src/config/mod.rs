@@ -23,7 +23,7 @@ use std::sync::Arc;
 use hikyaku_core::signature::Secret;
 
 use crate::inbox::{self, destination};
-use crate::{log, sender};
+use crate::{log, sender, trace};
 use tree::{Source, Table};
 
 pub use tree::Place;
@@ -58,6 +58,8 @@ pub struct Config {
     pub destinations: Vec<destination::Settings>,
     /// What is logged, and how.
     pub log: log::Settings,
+    /// Where traces go.
+    pub tracing: trace::Settings,
 }
 
 impl Default for Config {
@@ -73,6 +75,7 @@ impl Default for Config {
             routes: Vec::new(),
             destinations: Vec::new(),
             log: log::Settings::default(),
+            tracing: trace::Settings::default(),
         }
     }
 }
@@ -158,7 +161,8 @@ impl fmt::Display for Invalid {
 /// # Errors
 /// Every problem found, each with its place. Only a file that cannot be parsed hides what else is wrong.
 pub fn load(inputs: &Inputs) -> Result<Config, Invalid> {
-    let named = inputs.file.clone().or_else(|| inputs.environment.get("HIKYAKU_CONFIG").map(PathBuf::from));
+    let variable = inputs.environment.get("HIKYAKU_CONFIG").filter(|file| !file.is_empty());
+    let named = inputs.file.clone().or_else(|| variable.map(PathBuf::from));
     let file = named.or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()));
     let name: Arc<str> = file.as_deref().unwrap_or(Path::new("the configuration")).to_string_lossy().into();
     let text = file.as_deref().map_or(Ok(String::new()), read_file).map_err(|error| {

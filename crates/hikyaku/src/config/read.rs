@@ -1,9 +1,10 @@
 //! The settings, table by table: their names, defaults and bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::http::{HeaderName, HeaderValue};
 use hikyaku_core::address::TargetPolicy;
 use hikyaku_core::delivery::Policy;
 use hikyaku_core::event::EventPattern;
@@ -21,7 +22,7 @@ use super::value::{
 use super::{Api, Config, Problem, StoreLocation};
 use crate::inbox::{self, Once, Order, Route, destination};
 use crate::log::{self, Format};
-use crate::sender;
+use crate::{sender, trace};
 
 /// Shortest time anything may take, so that nothing is cut off before it can begin.
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
@@ -39,6 +40,8 @@ const MAX_BODY_BYTES: i64 = 16 * 1024 * 1024;
 const MAX_IN_FLIGHT: i64 = 65_536;
 /// Most of them for one webhook or route.
 const MAX_IN_FLIGHT_EACH: i64 = 1024;
+/// Of how many traces at least one is recorded.
+const MAX_SAMPLE_ONE_IN: i64 = 1_000_000;
 /// Shortest API token, in bytes: 128 bits, when written in base64 or hexadecimal, need more (S16).
 const MIN_TOKEN_BYTES: usize = 16;
 
@@ -63,6 +66,7 @@ pub(super) fn config(
             destinations: root.tables("destination", |section| a_destination(section, environment, &mut names.1)),
             routes: root.tables("route", |section| route(section, &names.0, &names.1, &mut names.2)),
             log: root.table("log", log_settings),
+            tracing: root.table("tracing", |section| tracing_settings(section, environment)),
         };
         check_files(root, &config);
         config
@@ -185,6 +189,25 @@ fn log_settings(section: &mut Section<'_>) -> log::Settings {
     }
 }
 
+fn tracing_settings(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> trace::Settings {
+    let defaults = trace::Settings::default();
+    let headers = section.texts("headers", |node| {
+        let value = secret(environment)(node)?;
+        HeaderValue::from_str(value.reveal()).map_err(|_| "must be visible ASCII characters".to_owned())?;
+        Ok(value.reveal().to_owned())
+    });
+    let headers = headers.unwrap_or_default();
+    if let Some(name) = headers.keys().find(|name| HeaderName::try_from(*name).is_err()) {
+        section.problem("headers", &format!("has a header named {name:?}, which HTTP does not allow"));
+    }
+    trace::Settings {
+        otlp_endpoint: section.get("otlp_endpoint", parsed(WebhookUrl::parse)).map(|url| url.as_url().clone()),
+        service_name: section.get("service_name", text).unwrap_or(defaults.service_name),
+        sample_one_in: section.get("sample_one_in", integer(1..=MAX_SAMPLE_ONE_IN)).unwrap_or(defaults.sample_one_in),
+        headers: headers.into_iter().map(|(name, value)| (name, Secret::new(value))).collect(),
+    }
+}
+
 fn source(
     section: &mut Section<'_>,
     environment: &BTreeMap<String, String>,
@@ -194,7 +217,7 @@ fn source(
     let provider = section.require("provider", choice(&[("receiptroller", "receiptroller")]));
     let organization = section.get("organization", parsed(|text: &str| OrganizationId::parse(text)));
     let secrets: Option<Vec<Secret>> = section.list("secrets", secret(environment));
-    if secrets.as_ref().is_none_or(Vec::is_empty) {
+    if section.is_blank("secrets") {
         let message =
             "needs at least one secret, or nobody's signature could be verified: [\"env:NAME\"], [\"file:PATH\"]";
         section.problem("secrets", message);
@@ -239,6 +262,11 @@ fn sql(section: &mut Section<'_>, _: &BTreeMap<String, String>) -> Option<destin
     let columns = section.texts("columns", parsed(pointer)).unwrap_or_default();
     if let Some((column, problem)) = columns.keys().find_map(|name| Some((name, identifier(name).err()?))) {
         section.problem("columns", &format!("has a column named {column:?}; its name {problem}"));
+    }
+    // SQLite does not tell such names apart.
+    let mut seen = BTreeSet::new();
+    if let Some(column) = columns.keys().find(|name| !seen.insert(name.to_ascii_lowercase())) {
+        section.problem("columns", &format!("names the column {column:?} twice, in different case; name it once"));
     }
     if let Some(key) = key.as_ref().filter(|key| !columns.contains_key(*key)) {
         section.problem("key", &format!("is {key:?}, which `destination.columns` must name with its JSON pointer"));

@@ -37,6 +37,11 @@ impl<'p> Section<'p> {
         self.table.contains_key(key)
     }
 
+    /// Whether a setting is not written, or as an empty list.
+    pub(super) fn is_blank(&self, key: &str) -> bool {
+        self.table.get(key).is_none_or(|entry| matches!(&entry.node.value, Value::List(items) if items.is_empty()))
+    }
+
     /// Leaves the rest of the table alone, where what is known already makes it impossible to judge.
     pub(super) fn ignore_rest(&mut self) {
         self.table.clear();

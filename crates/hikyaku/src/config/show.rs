@@ -31,6 +31,7 @@ impl Display for Config {
             Format::Json => "json",
         };
         writeln!(f, "\n[log]\nlevel = {}\nformat = {}", quoted(&self.log.level), quoted(format))?;
+        self.show_tracing(f)?;
         self.show_sources(f)?;
         self.destinations.iter().try_for_each(|destination| show_destination(destination, f))?;
         self.show_routes(f)
@@ -57,6 +58,16 @@ impl Config {
         writeln!(f, "retry_first = {}", quoted(show_duration(inbox.backoff.first)))?;
         writeln!(f, "retry_longest = {}", quoted(show_duration(inbox.backoff.longest)))?;
         writeln!(f, "give_up_after = {}", quoted(show_duration(inbox.backoff.give_up_after)))
+    }
+
+    fn show_tracing(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tracing = &self.tracing;
+        writeln!(f, "\n[tracing]\nservice_name = {}", quoted(&tracing.service_name))?;
+        if let Some(endpoint) = &tracing.otlp_endpoint {
+            writeln!(f, "otlp_endpoint = {}", quoted(endpoint))?;
+        }
+        writeln!(f, "sample_one_in = {}\n\n[tracing.headers]", tracing.sample_one_in)?;
+        tracing.headers.iter().try_for_each(|(name, value)| writeln!(f, "{} = {}", quoted(name), hidden(value)))
     }
 
     fn show_sources(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -155,7 +155,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("[sender]\nattempt_timeout = '31s'", "`sender.attempt_timeout` must be between 10ms and 30s, not \"31s\""),
     ("[sender]\nattempt_timeout = '-5s'", "`sender.attempt_timeout` must be between 10ms and 30s, not \"-5s\""),
     ("[sender]\nattempt_timeout = '10'", "`sender.attempt_timeout` must be a length of time like \"200ms\""),
-    ("[sender]\nattempt_timeout = 10", "`sender.attempt_timeout` must be a text (\"…\"), not an integer"),
+    ("[sender]\nattempt_timeout = 10", "`sender.attempt_timeout` must be a length of time like \"200ms\""),
+    ("[sender]\nretry_delays = [60]", "\"1h\" or \"3d\", not an integer"),
     ("[sender]\nretry_delays = '60s'", "`sender.retry_delays` must be a list ([…]), not a text"),
     (
         "[sender]\nretry_delays = ['60s', '8d']",
@@ -171,6 +172,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("[inbox]\nretry_first = '2s'\nretry_longest = '1s'", "f.toml:3:17: `inbox.retry_longest` is shorter than"),
     ("[inbox]\ngive_up_after = '31d'", "`inbox.give_up_after` must be between 1ms and 30d"),
     ("[log]\nlevel = 'a=b=c'", "f.toml:2:9: `log.level` must be a level like \"info\""),
+    ("[log]\nlevel = 'loud'", "f.toml:2:9: `log.level` must be a level like \"info\""),
+    ("[log]\nlevel = 'info,hikyaku'", "`log.level` must be a level like \"info\""),
     ("[log]\nformat = 'xml'", "`log.format` must be \"auto\" or \"text\" or \"json\", not \"xml\""),
     ("[source]\nname = 'x'", "f.toml:1:1: `source` must be a list of tables ([[source]]), not a table"),
     ("[[source]]", "f.toml:1:1: `source.name` is missing"),
@@ -179,6 +182,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("[[source]]\norganization = 'a b'", "f.toml:2:16: `source.organization` contains ' '"),
     ("[[source]]\nsecrets = []", "f.toml:2:11: `source.secrets` needs at least one secret"),
     ("[[source]]\nsecrets = ['env:NO_SUCH']", "`source.secrets` needs the environment variable NO_SUCH"),
+    ("[[source]]\nname = 'x'", "`source.secrets` needs at least one secret"),
     ("[[source]]\nsecrets = ['']", "f.toml:2:12: `source.secrets` must not be empty"),
     ("[[destination]]\nname = 'x'", "f.toml:1:1: `destination.kind` is missing"),
     ("[[destination]]\nkind = 'slack'", "`destination.kind` must be \"http\" or \"sql\", not \"slack\""),
@@ -188,6 +192,10 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "[[destination]]\nkind = 'sql'\ntable = 'a;b'",
         "f.toml:3:9: `destination.table` must be 1 to 64 bytes of letters",
+    ),
+    (
+        "[[destination]]\nkind = 'sql'\ncolumns = { total = '/a', Total = '/b' }",
+        "f.toml:3:11: `destination.columns` names the column \"total\" twice, in different case",
     ),
     (
         "[[destination]]\nkind = 'sql'\nkey = 'id'",
@@ -261,6 +269,20 @@ fn a_destination_with_another_fault_is_still_known_to_its_routes() {
 fn a_destination_of_unknown_kind_is_one_problem() {
     let reported = problems("[[destination]]\nname = 'x'\nkind = 'slack'\nurl = 'https://hooks.example/x'");
     assert_eq!(reported, "f.toml:3:8: `destination.kind` must be \"http\" or \"sql\", not \"slack\"\n");
+}
+
+#[test]
+fn a_secret_that_cannot_be_had_is_one_problem() {
+    for wrong in ["['env:NO_SUCH']", "['file:/no/such']", "['']", "'as-it-stands'", "[5]"] {
+        let source = format!("[[source]]\nname = 'x'\nprovider = 'receiptroller'\nsecrets = {wrong}");
+        assert_eq!(problems(&source).lines().count(), 1, "{}", problems(&source));
+    }
+}
+
+#[test]
+fn an_empty_variable_names_no_file() {
+    let inputs = inputs(&[("HIKYAKU_CONFIG", "")], &[]);
+    assert_eq!(load(&inputs).unwrap().file, None);
 }
 
 #[test]

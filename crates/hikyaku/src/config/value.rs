@@ -65,11 +65,13 @@ pub(super) fn choice<T: Copy>(choices: &'static [(&'static str, T)]) -> impl Fn(
 /// A length of time like `200ms`, `60s`, `10m`, `1h` or `3d` (a day has 24 hours), within bounds.
 pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&Node) -> Result<Duration, String> {
     move |node| {
-        let text = text(node)?;
-        let wrong =
-            || format!("must be a length of time like \"200ms\", \"60s\", \"10m\", \"1h\" or \"3d\", not {text:?}");
-        let span: Span = text.parse().map_err(|_| wrong())?;
-        let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
+        let wrong = |given: &str| {
+            format!("must be a length of time like \"200ms\", \"60s\", \"10m\", \"1h\" or \"3d\", not {given}")
+        };
+        let text = text(node).map_err(|_| wrong(node.value.kind()))?;
+        let given = format!("{text:?}");
+        let span: Span = text.parse().map_err(|_| wrong(&given))?;
+        let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong(&given))?;
         match Duration::try_from(length) {
             Ok(length) if bounds.contains(&length) => Ok(length),
             _ => {

@@ -8,6 +8,8 @@ mod report;
 mod say;
 mod shop;
 
+use std::fs::create_dir_all;
+use std::io::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +23,7 @@ use crate::app::App;
 use crate::client::ClientError;
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::Config;
+use crate::log;
 use api::Api;
 use endpoints::{Character, Endpoint};
 use report::Report;
@@ -77,20 +80,20 @@ pub async fn run(dir: Option<PathBuf>) -> Result<bool, DemoError> {
         .and_then(|ended| ended.map_err(|error| error.to_string()))
         .map_err(DemoError::Server)?;
     let report = report?;
-    print!("{report}");
-    println!("\nLook around: {} (books.db, hikyaku.db, hikyaku.toml)", dir.display());
+    log::print(format_args!("{report}\nLook around: {} (books.db, hikyaku.db, hikyaku.toml)\n", dir.display()))?;
     Ok(report.both_sides_are_equal())
 }
 
-fn fresh_directory(dir: Option<PathBuf>, clock: &SharedClock) -> std::io::Result<PathBuf> {
+fn fresh_directory(dir: Option<PathBuf>, clock: &SharedClock) -> Result<PathBuf, Error> {
     let stamp = clock.now().as_millisecond();
     let dir = dir.unwrap_or_else(|| std::env::temp_dir().join(format!("hikyaku-demo-{stamp}")));
-    std::fs::create_dir_all(&dir)?;
-    if dir.read_dir()?.next().is_some() {
-        let reason = format!("{} is not empty; name a fresh directory with --dir", dir.display());
-        return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, reason));
+    let refuse = |reason: &str| Error::other(format!("{} {reason}; name a fresh directory with --dir", dir.display()));
+    let is_empty = create_dir_all(&dir).and_then(|()| Ok(dir.read_dir()?.next().is_none()));
+    match is_empty {
+        Ok(true) => Ok(dir),
+        Ok(false) => Err(refuse("is not empty")),
+        Err(error) => Err(refuse(&format!("cannot be used: {error}"))),
     }
-    Ok(dir)
 }
 
 fn configuration(dir: &Path) -> String {

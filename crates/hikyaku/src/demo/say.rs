@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 
 use crate::clock::SharedClock;
+use crate::log;
 
 /// Prints lines with the seconds since the demo began, and knows what every event is about.
 #[derive(Clone)]
@@ -24,7 +25,8 @@ impl Say {
     /// Prints one line.
     pub(super) fn line(&self, text: &str) {
         let since = self.clock.schedule().duration_since(self.began);
-        println!("{:6.1} s  {text}", since.as_secs_f64());
+        // Whoever reads no more loses the lines, and not the demo.
+        let _ = log::print(format_args!("{:6.1} s  {text}\n", since.as_secs_f64()));
     }
 
     /// Remembers the `n`-th event's label before it is published.

@@ -20,6 +20,7 @@ use super::request::InPath;
 use super::view::{EventJson, Events, Published};
 use crate::clock;
 use crate::store::{NewEvent, PublishOutcome, PublishedEvent};
+use crate::trace;
 
 /// Most events of a batch.
 const MAX_BATCH_EVENTS: usize = 1000;
@@ -36,9 +37,10 @@ pub(super) async fn publish(
     request: Request,
 ) -> Result<Response, Problem> {
     let organization = path.organization()?;
+    let caller = trace::Context::of_request(request.headers());
     let body = read_json(request, state.max_event_bytes).await?;
     let event = read_event(Fields::of_body(&body, &EVENT_FIELDS)?, state.clock.now())?;
-    let stored = store(&state, organization, vec![event]).await?;
+    let stored = store(&state, organization, vec![event], caller).await?;
     Ok((status(&stored), Json(stored.first().map(Published::of))).into_response())
 }
 
@@ -51,9 +53,10 @@ pub(super) async fn publish_batch(
 ) -> Result<Response, Problem> {
     let organization = path.organization()?;
     let limit = state.max_event_bytes;
+    let caller = trace::Context::of_request(request.headers());
     let body = read_json(request, MAX_BATCH_BYTES.max(limit)).await?;
     let events = read_batch(&body, limit, state.clock.now())?;
-    let stored = store(&state, organization, events).await?;
+    let stored = store(&state, organization, events, caller).await?;
     let events = stored.iter().map(Published::of).collect();
     Ok((status(&stored), Json(Events { events })).into_response())
 }
@@ -61,10 +64,19 @@ pub(super) async fn publish_batch(
 /// `GET …/events/{event}`: the event, its deliveries and their attempts.
 pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Response, Problem> {
     let organization = path.organization()?;
-    let id = path.event(&organization)?;
-    match state.store.event(&organization, &id).await? {
+    show(&state, &organization, path.event(&organization)?).await
+}
+
+/// `GET …/events/batch`: the event that somebody gave this id, where batches are published.
+pub(super) async fn read_named_batch(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Response, Problem> {
+    let id = EventId::parse("batch").expect("the last part of a batch's path is an id");
+    show(&state, &path.organization()?, id).await
+}
+
+async fn show(state: &State, organization: &OrganizationId, id: EventId) -> Result<Response, Problem> {
+    match state.store.event(organization, &id).await? {
         Some(event) => Ok(Json(EventJson::of(&event, state.clock.as_ref())).into_response()),
-        None => Err(Problem::not_found("event", id.as_str(), &organization)),
+        None => Err(Problem::not_found("event", id.as_str(), organization)),
     }
 }
 
@@ -72,13 +84,36 @@ async fn store(
     state: &State,
     organization: OrganizationId,
     events: Vec<NewEvent>,
+    caller: Option<trace::Context>,
 ) -> Result<Vec<PublishedEvent>, Problem> {
     let ids: Vec<_> = events.iter().map(|event| event.id.clone()).collect();
+    let spans: Vec<_> = ids.iter().map(|id| publish_span(&organization, id, caller, state.clock.now())).collect();
     match state.sender.publish(organization, events).await {
-        Ok(PublishOutcome::Stored(stored)) => Ok(stored),
+        Ok(PublishOutcome::Stored(stored)) => {
+            // What was stored before has its span from then.
+            let new = spans.into_iter().zip(&stored).filter(|(_, event)| !event.repeated);
+            new.for_each(|(span, _)| span.end());
+            Ok(stored)
+        }
         Ok(PublishOutcome::Conflict(id)) => Err(Problem::conflict(id)),
         Err(error) => Err(Problem::of_publish(error, ids)),
     }
+}
+
+/// The beginning of an event's trace. The caller's own trace is somebody else's, which attempts hours later cannot know
+/// of, so it is linked.
+fn publish_span(
+    organization: &OrganizationId,
+    event: &EventId,
+    caller: Option<trace::Context>,
+    now: Timestamp,
+) -> trace::Span {
+    let place = trace::Context::of(trace::EVENT, &[organization.as_str(), event.as_str()]);
+    let mut span = trace::Span::start("publish", trace::Kind::Server, place, None, now);
+    span.tell("hikyaku.organization", organization.as_str());
+    span.tell("hikyaku.event.id", event.as_str());
+    span.link(caller);
+    span
 }
 
 fn status(stored: &[PublishedEvent]) -> StatusCode {

@@ -12,6 +12,7 @@ mod fields;
 mod health;
 mod inbox;
 mod log;
+mod metrics;
 mod origin;
 mod page;
 mod problem;

@@ -78,7 +78,12 @@ impl Query {
         for (at, (name, value)) in self.parameters.iter().enumerate() {
             let earlier = &self.parameters[..at];
             if !known.contains(&name.as_str()) {
-                errors.push(FieldError::new(name, &format!("is not known here; known are {}", known.join(", "))));
+                let known = if known.is_empty() {
+                    "no parameter is".to_owned()
+                } else {
+                    format!("known are {}", known.join(", "))
+                };
+                errors.push(FieldError::new(name, &format!("is not known here; {known}")));
             } else if earlier.iter().any(|(other, _)| other == name) {
                 errors.push(FieldError::new(name, "is given more than once"));
             } else if value.contains(char::REPLACEMENT_CHARACTER) {

@@ -16,7 +16,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 
 use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
-use super::{State, access, deliveries, events, explain, health, inbox, log, receive, recoveries, tokens, webhooks};
+use super::{
+    State, access, deliveries, events, explain, health, inbox, log, metrics, receive, recoveries, tokens, webhooks,
+};
 
 /// Routes under one guard, and their paths, so that a test can walk them all.
 #[derive(Default)]
@@ -49,7 +51,10 @@ pub(super) fn organization_routes() -> Routes {
         )
         .route("/v1/organizations/{organization}/deliveries/{event}/{webhook}/resend", post(deliveries::resend))
         .route("/v1/organizations/{organization}/events", post(events::publish))
-        .route("/v1/organizations/{organization}/events/batch", post(events::publish_batch))
+        .route(
+            "/v1/organizations/{organization}/events/batch",
+            post(events::publish_batch).get(events::read_named_batch),
+        )
         .route("/v1/organizations/{organization}/events/{event}", get(events::read))
         .route("/v1/organizations/{organization}/events/{event}/explain", get(explain::explain))
         .route("/v1/organizations/{organization}/inbox", get(inbox::list))
@@ -64,12 +69,12 @@ pub(super) fn admin_routes() -> Routes {
     Routes::default()
         .route("/v1/tokens", get(tokens::list_all).post(tokens::create_any))
         .route("/v1/tokens/{token}", delete(tokens::revoke_any))
-        .route("/metrics", get(health::metrics))
+        .route("/metrics", get(health::scrape))
 }
 
 /// The whole HTTP side, to be served on any listener.
 pub fn router(state: State) -> Router {
-    health::describe();
+    metrics::describe();
     let state = Arc::new(state);
     let to_organization = from_fn_with_state(Arc::clone(&state), access::to_organization);
     let to_everything = from_fn_with_state(Arc::clone(&state), access::to_everything);
@@ -82,6 +87,7 @@ pub fn router(state: State) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(answer_panics))
+        .layer(from_fn(metrics::count))
         .layer(from_fn(end_connection_after_chunks))
         .with_state(state)
 }

@@ -1,6 +1,7 @@
 //! The inbox: stores what others send before it answers, and works it off to destinations.
 
 pub mod destination;
+mod metrics;
 mod process;
 mod receive;
 #[cfg(test)]
@@ -130,6 +131,7 @@ impl Inbox {
         routes: Vec<Route>,
         destinations: HashMap<String, Arc<dyn Destination>>,
     ) -> Arc<Self> {
+        metrics::describe();
         let wake = Arc::new(Notify::new());
         let mut intakes: HashMap<_, _> = sources.into_iter().map(|s| (s.name.clone(), Intake::new(s))).collect();
         let mut outlets = HashMap::new();

@@ -15,11 +15,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::destination::{Destination, Effect};
-use super::{Inbox, Once, Order, Route};
+use super::{Inbox, Once, Order, Route, metrics};
 use crate::clock;
 use crate::store::{
-    ClaimedLane, EffectState, EndedRow, FinishLane, FinishOutcome, LaneClaim, Lease, RetryRow, WorkRow,
+    Backlog, ClaimedLane, EffectState, EndedRow, FinishLane, FinishOutcome, LaneClaim, LaneKey, Lease, RetryRow,
+    WorkRow,
 };
+use crate::trace;
 
 /// Most rows of one lane that are taken at a time.
 const ROWS_PER_LANE: u32 = 32;
@@ -100,6 +102,7 @@ struct Progress {
 impl Inbox {
     /// Works off what is due until `stop`; then claims nothing more, and returns when what is under way has ended.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        self.warn_of_stranded().await;
         let lanes = TaskTracker::new();
         while !stop.is_cancelled() {
             let pause = self.claim(&lanes, &stop).await;
@@ -111,6 +114,31 @@ impl Inbox {
         }
         lanes.close();
         lanes.wait().await;
+    }
+
+    /// Says what waits for nobody: the work of a route that was renamed or removed, which would otherwise wait in silence.
+    async fn warn_of_stranded(&self) {
+        match self.store.backlog().await {
+            Ok(backlog) => self.stranded(&backlog).for_each(|(organization, route, keys)| {
+                tracing::warn!(
+                    organization,
+                    route,
+                    keys,
+                    "work waits for a route that the configuration does not have; it goes on when a route of this name \
+                     is back"
+                );
+            }),
+            Err(error) => tracing::warn!(%error, "could not look for work of routes that are gone"),
+        }
+    }
+
+    /// The routes with work that this inbox does not have, and how many keys wait for each.
+    pub(super) fn stranded<'a>(&self, backlog: &'a Backlog) -> impl Iterator<Item = (&'a str, &'a str, u64)> {
+        let is_ours = |organization: &OrganizationId, route: &str| {
+            self.outlets.get(route).is_some_and(|outlet| outlet.organization == *organization)
+        };
+        let lanes = backlog.lanes.iter().filter(move |((organization, route), _)| !is_ours(organization, route));
+        lanes.map(|((organization, route), keys)| (organization.as_str(), route.as_str(), *keys))
     }
 
     /// Looks once for due lanes and starts them; returns how long to wait for more.
@@ -171,7 +199,9 @@ impl Inbox {
             if progress.retry.is_some() || late || stop.is_cancelled() {
                 break;
             }
+            let span = effect_span(&lane.key, &row, self.clock.now());
             self.take(outlet, Arc::new(row), &mut progress).await;
+            end_span(span, &progress);
         }
         let finish = FinishLane {
             key: lane.key,
@@ -271,10 +301,28 @@ impl Inbox {
     }
 }
 
+/// An effect in its row's trace.
+fn effect_span(lane: &LaneKey, row: &WorkRow, now: Timestamp) -> trace::Span {
+    let received = trace::Context::of(trace::ROW, &[lane.organization.as_str(), &lane.provider, &row.delivery]);
+    let mut span = trace::Span::start("effect", trace::Kind::Internal, received.child(), Some(received), now);
+    span.tell("hikyaku.organization", lane.organization.as_str());
+    span.tell("hikyaku.route", &lane.route);
+    span.tell("hikyaku.delivery.id", &row.delivery);
+    span
+}
+
+fn end_span(mut span: trace::Span, progress: &Progress) {
+    match (&progress.retry, progress.ended.last()) {
+        (Some(retry), _) => span.fail(&retry.error),
+        (None, Some(ended)) => span.tell("hikyaku.effect.state", ended.state.as_str()),
+        (None, None) => {}
+    }
+    span.end();
+}
+
 fn count(finish: &FinishLane) {
     let states = finish.ended.iter().map(|row| row.state.as_str()).chain(finish.retry.iter().map(|_| "failed"));
     for state in states {
-        let route = finish.key.route.clone();
-        metrics::counter!("hikyaku_inbox_effects_total", "route" => route, "state" => state).increment(1);
+        metrics::effect(&finish.key.route, state);
     }
 }

@@ -13,9 +13,10 @@ use hikyaku_core::ordering::Version;
 use hikyaku_core::signature::receiptroller::{DELIVERY_HEADER, InvalidSignature, SIGNATURE_HEADER, verify};
 use jiff::Timestamp;
 
-use super::{Inbox, Route, Source, hash_id};
+use super::{Inbox, Route, Source, hash_id, metrics};
 use crate::clock::Clock;
 use crate::store::{NewRow, RecordOutcome, StoreError};
+use crate::trace;
 
 /// A provider that got nothing but refusals for this long switches the webhook off (R8, R10).
 const PROVIDER_GIVES_UP_AFTER: Duration = Duration::from_secs(71 * 60);
@@ -46,34 +47,44 @@ impl Inbox {
     /// The store's; then nothing may be answered that the sender would take for success.
     pub async fn receive(&self, source: &str, headers: &HeaderMap, body: Bytes) -> Result<Received, StoreError> {
         let Some(intake) = self.intakes.get(source) else {
-            // The name is the sender's invention, and no label.
-            count("", "unknownSource");
+            metrics::answered("", "unknownSource");
             return Ok(Received::UnknownSource);
         };
         let signature = headers.get(SIGNATURE_HEADER).map(|value| value.as_bytes());
         if let Err(reason) = verify(&intake.source.secrets, signature, &body) {
             intake.refused(reason, self.clock.now());
-            count(source, "unauthorized");
+            metrics::answered(source, "unauthorized");
             return Ok(Received::Unauthorized(reason));
         }
         intake.accepted();
         let row = intake.row(headers, body, &*self.clock);
-        match self.committer.record(row).await.inspect_err(|_| count(source, "storeError"))? {
+        let span = receive_span(&row, headers);
+        match self.committer.record(row).await.inspect_err(|_| metrics::answered(source, "storeError"))? {
             RecordOutcome::Stored => {
-                count(source, "stored");
+                metrics::answered(source, "stored");
+                span.end();
                 self.wake.notify_one();
                 Ok(Received::Stored)
             }
             RecordOutcome::Duplicate => {
-                count(source, "duplicate");
+                metrics::answered(source, "duplicate");
                 Ok(Received::Duplicate)
             }
         }
     }
 }
 
-fn count(source: &str, answer: &'static str) {
-    metrics::counter!("hikyaku_inbox_deliveries_total", "source" => source.to_owned(), "answer" => answer).increment(1);
+/// The beginning of a row's trace. The sender's own trace is somebody else's, and is linked: a stranger neither joins
+/// ours nor decides what of it is recorded.
+fn receive_span(row: &NewRow, headers: &HeaderMap) -> trace::Span {
+    let place = trace::Context::of(trace::ROW, &[row.organization.as_str(), &row.provider, &row.delivery]);
+    let mut span = trace::Span::start("receive", trace::Kind::Server, place, None, row.received_at);
+    span.tell("hikyaku.organization", row.organization.as_str());
+    span.tell("hikyaku.source", &row.source);
+    span.tell("hikyaku.delivery.id", &row.delivery);
+    span.tell("hikyaku.event.type", &row.event_type);
+    span.link(trace::Context::of_request(headers));
+    span
 }
 
 /// A source with the routes that take from it.
@@ -174,7 +185,7 @@ impl Intake {
 
     /// Counts a refused signature, and warns while there is time to act: a wrong secret costs the webhook (T2).
     fn refused(&self, reason: InvalidSignature, now: Timestamp) {
-        metrics::counter!("hikyaku_inbox_signature_failures_total", "source" => self.source.name.clone()).increment(1);
+        metrics::signature_failed(&self.source.name);
         let Some(since) = self.refusals().add(now) else { return };
         let off_at = since.checked_add(PROVIDER_GIVES_UP_AFTER).unwrap_or(Timestamp::MAX);
         tracing::warn!(

@@ -15,6 +15,7 @@ use super::metrics::{self, InFlight};
 use super::request::request;
 use super::slots::Permit;
 use crate::store::{AttemptRecord, ClaimedDelivery, FinishAttempt, FinishOutcome};
+use crate::trace;
 
 /// The pause before a finish is tried a second time; it doubles with each further one.
 const FIRST_FINISH_PAUSE: Duration = Duration::from_millis(50);
@@ -67,14 +68,17 @@ impl Sender {
     /// Makes the request. Gives what goes into the log, and for how long the answer asked to be left alone.
     async fn send(&self, delivery: &ClaimedDelivery) -> (AttemptRecord, Option<Duration>) {
         let started_at = self.clock.now();
-        let request = match request(delivery, self.timeout(&delivery.webhook), started_at) {
+        let (place, span) = begin_span(delivery, started_at);
+        let request = match request(delivery, self.timeout(&delivery.webhook), started_at, place) {
             Ok(request) => request,
             Err(error) => return (unsigned(delivery, started_at, error), None),
         };
-        let in_flight = InFlight::begin();
+        let delay = self.clock.schedule().duration_since(delivery.due_at);
+        let in_flight = InFlight::begin(delay.try_into().unwrap_or_default());
         let response = self.transport.post(request).await;
         drop(in_flight);
         metrics::request_ended(response.duration);
+        end_span(span, response.outcome, &response.error);
         let asked = response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = asked.and_then(|value| parse_retry_after(value, self.clock.now()));
         let record = AttemptRecord {
@@ -112,6 +116,35 @@ impl Sender {
     fn expires_within(&self, time: Duration, lease_until: Timestamp) -> bool {
         self.clock.schedule().checked_add(time).unwrap_or(Timestamp::MAX) > lease_until
     }
+}
+
+/// An attempt's place in its event's trace, and its span there.
+fn begin_span(delivery: &ClaimedDelivery, now: Timestamp) -> (trace::Context, trace::Span) {
+    let key = &delivery.key;
+    let event = trace::Context::of(trace::EVENT, &[key.organization.as_str(), key.event.as_str()]);
+    let place = event.child();
+    let mut span = trace::Span::start("attempt", trace::Kind::Client, place, Some(event), now);
+    span.tell("hikyaku.organization", key.organization.as_str());
+    span.tell("hikyaku.event.id", key.event.as_str());
+    span.tell("hikyaku.event.type", delivery.event_type.as_str());
+    span.tell("hikyaku.webhook.id", key.webhook.as_str());
+    span.tell_number("hikyaku.attempt", delivery.attempt);
+    span.tell("http.request.method", "POST");
+    span.tell("server.address", delivery.webhook.url.as_url().host_str().unwrap_or_default());
+    (place, span)
+}
+
+fn end_span(mut span: trace::Span, outcome: Outcome, error: &str) {
+    span.tell_number("http.response.status_code", outcome.http_status().into());
+    match outcome {
+        Outcome::Answered(200..=299) => {}
+        Outcome::Answered(_) => span.fail("no success"),
+        Outcome::Failed(kind) => {
+            span.tell("error.type", kind.as_str());
+            span.fail(error);
+        }
+    }
+    span.end();
 }
 
 /// What is written of an attempt that another owner, or we before a restart, began and never finished.

@@ -8,6 +8,7 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogra
 const DELIVERIES: &str = "hikyaku_deliveries_total";
 const ATTEMPTS: &str = "hikyaku_attempts_total";
 const ATTEMPT_DURATION: &str = "hikyaku_attempt_duration_seconds";
+const ATTEMPT_DELAY: &str = "hikyaku_attempt_delay_seconds";
 const IN_FLIGHT: &str = "hikyaku_attempts_in_flight";
 const SWITCHED_OFF: &str = "hikyaku_webhooks_switched_off_total";
 const UNWRITTEN: &str = "hikyaku_attempts_unwritten_total";
@@ -17,17 +18,25 @@ pub(super) fn describe() {
     describe_counter!(DELIVERIES, "Deliveries that ended, by outcome");
     describe_counter!(ATTEMPTS, "Attempts that ended, by class of status or kind of failure");
     describe_histogram!(ATTEMPT_DURATION, Unit::Seconds, "From the start of a request until its end");
+    describe_histogram!(ATTEMPT_DELAY, Unit::Seconds, "From when an attempt was due until its request began");
     describe_gauge!(IN_FLIGHT, "Requests under way");
     describe_counter!(SWITCHED_OFF, "Webhooks switched off because an event used up its attempts");
     describe_counter!(UNWRITTEN, "Attempts whose result was lost, because the store or the lease was");
+    // A counter that first appears with its first count hides that count from `rate()`.
+    counter!(SWITCHED_OFF).absolute(0);
+    counter!(UNWRITTEN).absolute(0);
+    for outcome in ["delivered", "exhausted"] {
+        counter!(DELIVERIES, "outcome" => outcome).absolute(0);
+    }
 }
 
 /// A request under way, for as long as this lives.
 pub(super) struct InFlight;
 
 impl InFlight {
-    /// Counts one more.
-    pub(super) fn begin() -> Self {
+    /// Counts one more, which begins so long after it was due.
+    pub(super) fn begin(delay: Duration) -> Self {
+        histogram!(ATTEMPT_DELAY).record(delay);
         gauge!(IN_FLIGHT).increment(1);
         Self
     }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::outbound::Request;
 use crate::store::ClaimedDelivery;
+use crate::trace;
 
 const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("hikyaku/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -20,11 +21,19 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 ///
 /// # Errors
 /// If the webhook's secret does not fit its scheme. What is checked where they are set keeps that from happening.
-pub(super) fn request(delivery: &ClaimedDelivery, timeout: Duration, now: Timestamp) -> Result<Request, InvalidKey> {
+pub(super) fn request(
+    delivery: &ClaimedDelivery,
+    timeout: Duration,
+    now: Timestamp,
+    place: trace::Context,
+) -> Result<Request, InvalidKey> {
     let webhook = &*delivery.webhook;
     let mut headers = own_headers(webhook);
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(USER_AGENT, PRODUCT);
+    if webhook.settings.trace_context {
+        headers.insert(HeaderName::from_static(trace::TRACEPARENT), place.header());
+    }
     let id = delivery.key.event.as_str();
     headers.insert(HeaderName::from_static(receiptroller::DELIVERY_HEADER), visible_ascii(id));
     for (name, value) in signature(delivery, now)? {

@@ -5,8 +5,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     FinishAttempt, FinishLane, FinishOutcome, Group, GroupOutcome, NewRow, Publish, PublishOutcome, RecordOutcome,
-    SharedStore, StoreError,
+    SharedStore, StoreError, metrics,
 };
+use crate::clock::Stopwatch;
 
 /// Most writes in one transaction; an event of a batch counts as one write. The last part that is taken may exceed it.
 const MAX_GROUP_WRITES: usize = 512;
@@ -49,6 +50,7 @@ impl Committer {
     }
 
     fn over<C: Commit>(commit: impl Fn(Group) -> C + Send + Sync + 'static, max_queued_parts: usize) -> Self {
+        metrics::describe();
         let (queue, parts) = mpsc::channel(max_queued_parts);
         tokio::spawn(run(commit, parts));
         Self { queue }
@@ -109,7 +111,9 @@ async fn run<C: Commit>(commit: impl Fn(Group) -> C, mut parts: mpsc::Receiver<P
         {
             gathered.add(next);
         }
+        let watch = Stopwatch::start();
         let outcome = commit(std::mem::take(&mut gathered.group)).await;
+        metrics::committed(&outcome, watch.elapsed(), gathered.writes);
         gathered.answer(outcome);
     }
 }

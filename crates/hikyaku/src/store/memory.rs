@@ -184,10 +184,11 @@ impl State {
     }
 
     fn backlog(&self) -> Backlog {
-        let (deliveries, oldest_delivery_due) = self.deliveries.backlog();
+        let (deliveries, deliveries_leased, oldest_delivery_due) = self.deliveries.backlog();
         let (effects, oldest_effect_due) = self.inbox.backlog();
+        let lanes = self.inbox.lanes_by_route();
         let webhooks_off = self.webhooks.values().filter(|webhook| webhook.off.is_some()).count() as u64;
-        Backlog { deliveries, oldest_delivery_due, effects, oldest_effect_due, webhooks_off }
+        Backlog { deliveries, deliveries_leased, oldest_delivery_due, effects, oldest_effect_due, lanes, webhooks_off }
     }
 }
 

@@ -9,6 +9,7 @@
 pub(crate) mod conformance;
 mod group;
 pub mod memory;
+mod metrics;
 mod model;
 pub mod sqlite;
 

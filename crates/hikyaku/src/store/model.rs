@@ -3,7 +3,7 @@
 mod recovery;
 mod tokens;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,6 +139,8 @@ pub struct ClaimedDelivery {
     /// as interrupted, not sent again, since it may have arrived. It holds when that attempt began: the claim's `at`, or
     /// the publish's `due_at` where the publish took the lease.
     pub interrupted: Option<Timestamp>,
+    /// From when on it could have been taken, by the schedule clock.
+    pub due_at: Timestamp,
     /// When the first attempt of this run began, by the wall clock; only of a later one, and only where the webhook has a secret from
     /// before a rotation (T8).
     pub first_attempt_at: Option<Timestamp>,
@@ -677,12 +679,16 @@ pub struct EffectView {
 pub struct Backlog {
     /// Deliveries that wait, those under way included.
     pub deliveries: u64,
+    /// Those of them that are under a lease, as a rule because an attempt is under way.
+    pub deliveries_leased: u64,
     /// When the earliest of them is or was due, by the schedule clock; a lease counts as due when it ends.
     pub oldest_delivery_due: Option<Timestamp>,
     /// Inbox rows' effects that wait, those under way included.
     pub effects: u64,
     /// When the earliest of their lanes is or was due, by the schedule clock; a lease counts as due when it ends.
     pub oldest_effect_due: Option<Timestamp>,
+    /// How many of those lanes each route has, also one that no configuration names any more.
+    pub lanes: BTreeMap<(OrganizationId, String), u64>,
     /// Webhooks that are off.
     pub webhooks_off: u64,
 }

@@ -6,7 +6,9 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::harness::{Api, Config, Receiver, Reply, Server, TlsReceiver, certificate_for, items, statuses};
+use crate::harness::{
+    Api, Config, Receiver, Reply, Server, TlsReceiver, certificate_for, deliveries, gated, items, statuses,
+};
 
 /// Publishes one event to the URL and sees it through to its end; gives the delivery.
 async fn deliver_to(api: &Api, url: &str) -> Value {
@@ -238,4 +240,43 @@ async fn a_webhook_that_hangs_costs_the_others_nothing() {
         assert_eq!(api.ended(id).await["deliveries"][0]["state"], "delivered");
     }
     assert_eq!(hanging.seen().len(), EVENTS);
+}
+
+/// Most systems give a program 1,024 open files to begin with, and let it have more.
+#[tokio::test]
+async fn r17_a_low_limit_of_open_files_that_can_be_raised_spoils_no_attempt() {
+    let server = Server::start(Config::default().open_files("-Sn 120")).await;
+    let (mut receiver, gate) = gated(200).await;
+    let id = publish_to_many(&server, &receiver).await;
+    // All of them are under way at once.
+    receiver.next_many(MANY).await;
+    gate.add_permits(MANY);
+    assert_each_was_delivered_at_once(&server.api().ended(&id).await);
+}
+
+#[tokio::test]
+async fn r17_a_low_limit_of_open_files_that_cannot_be_raised_spoils_no_attempt() {
+    let server = Server::start(Config::default().open_files("-n 120")).await;
+    let (receiver, gate) = gated(200).await;
+    gate.add_permits(MANY);
+    let id = publish_to_many(&server, &receiver).await;
+    assert_each_was_delivered_at_once(&server.api().ended(&id).await);
+}
+
+/// More webhooks than a program with 120 open files can deliver to at once.
+const MANY: usize = 200;
+
+async fn publish_to_many(server: &Server, receiver: &Receiver) -> String {
+    let api = server.api();
+    for n in 0..MANY {
+        api.webhook(&receiver.url(&format!("/{n}"))).await;
+    }
+    api.publish("sale.created", "{}").await
+}
+
+fn assert_each_was_delivered_at_once(event: &Value) {
+    assert_eq!(deliveries(event).len(), MANY);
+    for delivery in deliveries(event) {
+        assert_eq!((delivery["state"].as_str(), statuses(delivery)), (Some("delivered"), vec![200]), "{delivery}");
+    }
 }

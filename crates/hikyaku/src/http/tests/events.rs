@@ -241,6 +241,24 @@ async fn s17_another_organizations_event_is_not_there() {
     assert_eq!(own.status, 202, "ids are an organization's own");
 }
 
+/// A client takes "." and ".." in a path for steps, even as "%2E".
+#[tokio::test]
+async fn an_id_that_is_taken_can_be_asked_for_and_one_that_could_not_be_is_refused() {
+    let api = Api::start().await;
+    for (id, in_path) in
+        [("batch", "batch"), ("a/b", "a%2Fb"), ("...", "..."), ("T01|2026-13|", "T01%7C2026-13%7C"), ("%2e", "%252e")]
+    {
+        api.post(&events(), format!(r#"{{"type":"a.b","id":"{id}","data":1}}"#)).await;
+        let answer = api.get(&format!("{}/{in_path}", events())).await;
+        assert_eq!((answer.status.as_u16(), &answer.json()["id"]), (200, &json!(id)), "{answer:?}");
+    }
+    for id in [".", ".."] {
+        let answer = api.post(&events(), format!(r#"{{"type":"a.b","id":"{id}","data":1}}"#)).await;
+        answer.is_problem(400, "invalid-request", &["step in a path"]);
+    }
+    api.get("/v1/organizations/other/events/batch").await.is_problem(404, "not-found", &["no event", "batch"]);
+}
+
 #[tokio::test]
 async fn case_5_parallel_publishes_of_one_id_are_one_event() {
     let api = Arc::new(Api::start().await);

@@ -37,6 +37,35 @@ async fn c15_c16_a_destination_that_is_away_for_long_costs_the_provider_nothing(
     assert!((60..=90).contains(&calls), "tried again with growing pauses, not {calls} times");
 }
 
+/// What is stored ends; where its route was renamed or removed, nobody works on it, and that is said.
+#[tokio::test(start_paused = true)]
+async fn work_of_a_route_that_is_gone_is_known_and_goes_on_when_it_is_back() {
+    let hung = Scripted::new(|_, _| Answer::Now(failed("away")));
+    let mut rig = running(vec![every("books"), every("chat")], &[("books", hung.clone()), ("chat", hung.clone())]);
+    for n in 0..3 {
+        rig.send(&format!("d{n}"), sale(&format!("d{n}"), &format!("k{n}"), n)).await;
+    }
+    rig.stop().await;
+    let books = Scripted::new(|_, _| Answer::Now(done()));
+    let over = |source: Source, route: Route| {
+        let to = [("books", books.clone() as Arc<dyn Destination>)];
+        Rig::over(rig.store.clone(), "two", vec![source], vec![route], &to)
+    };
+    let backlog = rig.store.backlog().await.unwrap();
+    let renamed = over(source("shop"), Route { name: "ledger".into(), ..every("books") });
+    let all = [("default", "books", 3), ("default", "chat", 3)];
+    assert_eq!(renamed.inbox.stranded(&backlog).collect::<Vec<_>>(), all);
+    let other = Source { organization: OrganizationId::parse("other").unwrap(), ..source("shop") };
+    assert_eq!(over(other, every("books")).inbox.stranded(&backlog).collect::<Vec<_>>(), all, "it is another's route");
+    let mut back = over(source("shop"), every("books"));
+    assert_eq!(back.inbox.stranded(&backlog).collect::<Vec<_>>(), all[1..]);
+    back.run();
+    while back.store.backlog().await.unwrap().effects > 3 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(books.deliveries().len(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn case21_a_row_that_always_fails_ends_as_dead_and_lets_the_rest_of_its_key_through() {
     let books = Scripted::new(|row, _| Answer::Now(if row.delivery == "d1" { failed("no such shop") } else { done() }));

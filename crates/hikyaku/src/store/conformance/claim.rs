@@ -17,6 +17,7 @@ pub(crate) async fn a_claim_takes_what_is_due_with_all_that_an_attempt_needs(sto
     let claimed = claim_one(store, "a", 10).await;
     assert_eq!((&claimed.key.organization, claimed.key.event.as_str()), (&acme(), "e"));
     assert_eq!((claimed.attempt, claimed.history, claimed.interrupted), (1, History::default(), None));
+    assert_eq!(claimed.due_at, at(10));
     assert_eq!((claimed.event_type.as_str(), &claimed.body), ("sale.created", &event("e").body));
     assert_eq!(*claimed.webhook, webhook("w"));
     assert_eq!(claimed.webhook.secret.reveal(), webhook("w").secret.reveal());

@@ -1,5 +1,6 @@
 //! Rows take effect: one lane per key and route, its rows in order, one claim at a time.
 
+use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::ordering::Version;
 
 use super::fixture::*;
@@ -239,4 +240,19 @@ pub(crate) async fn the_backlog_counts_effects(store: &dyn Store) {
     assert_eq!(count().await, (3, Some(at(4))), "chat's effect is still due");
     commit_lane(store, finish_lane_of(&lane, "a", 4, done(&["d1"]))).await;
     assert_eq!(count().await, (2, Some(at(4))));
+}
+
+pub(crate) async fn the_backlog_counts_the_lanes_of_every_route(store: &dyn Store) {
+    let rival = organization("rival");
+    let both = NewRow { routes: vec!["books".into(), "chat".into()], ..row("d1", "a", 1) };
+    let theirs = NewRow { organization: rival.clone(), ..row("d1", "a", 1) };
+    record(store, vec![both, row("d2", "a", 2), NewRow { due_at: at(9), ..row("d3", "b", 1) }, theirs]).await;
+    let lanes = async || store.backlog().await.unwrap().lanes;
+    let of = |organization: &OrganizationId, route: &str, n: u64| ((organization.clone(), route.to_owned()), n);
+    let all = [of(&acme(), "books", 2), of(&acme(), "chat", 1), of(&rival, "books", 1)];
+    assert_eq!(lanes().await, all.into());
+    let lane = claim_lane(store, "a", 0).await;
+    assert_eq!(lanes().await.values().sum::<u64>(), 4, "a lane under way still has its work");
+    commit_lane(store, finish_lane_of(&lane, "a", 0, done(&["d1", "d2"]))).await;
+    assert_eq!(lanes().await.get(&(acme(), "books".to_owned())), Some(&1));
 }

@@ -127,7 +127,8 @@ macro_rules! conformance_suite {
                 a_lane_that_ended_never_gives_out_an_old_token,
                 lanes_next_due_is_the_earliest_that_is_not_due_yet,
                 s17_lanes_with_equal_keys_in_two_organizations_are_apart,
-                the_backlog_counts_effects;
+                the_backlog_counts_effects,
+                the_backlog_counts_the_lanes_of_every_route;
             tokens:
                 s16_a_token_is_found_by_its_hash_until_it_is_revoked,
                 an_id_and_a_hash_are_taken_once,

@@ -107,14 +107,14 @@ pub(crate) async fn the_backlog_counts_what_waits(store: &dyn Store) {
     commit_publish(store, Publish { due_at: at(9), ..publish_of(&["e3"]) }).await;
     let count = async || {
         let backlog = store.backlog().await.unwrap();
-        (backlog.deliveries, backlog.oldest_delivery_due, backlog.webhooks_off)
+        (backlog.deliveries, backlog.deliveries_leased, backlog.oldest_delivery_due, backlog.webhooks_off)
     };
-    assert_eq!(count().await, (3, Some(at(5)), 1));
+    assert_eq!(count().await, (3, 0, Some(at(5)), 1));
     let claimed = claim(store, "a", 5).await;
-    assert_eq!(count().await, (3, Some(at(9)), 1), "what is under way counts as due when its lease ends");
+    assert_eq!(count().await, (3, 2, Some(at(9)), 1), "what is under way counts as due when its lease ends");
     finish(store, &claimed[0], "a", 5, OK, Decision::Delivered).await;
     finish(store, &claimed[1], "a", 5, ERROR, retry(7)).await;
-    assert_eq!(count().await, (2, Some(at(7)), 1));
+    assert_eq!(count().await, (2, 0, Some(at(7)), 1));
     set_active(store, "off", true, 10).await;
     store.delete_webhook(&acme(), &webhook_id("w"), at(10)).await.unwrap();
     assert_eq!(store.backlog().await.unwrap(), Backlog::default());

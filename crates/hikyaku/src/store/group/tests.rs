@@ -2,6 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use hikyaku_core::delivery::Decision;
 use hikyaku_core::ids::DeliveryKey;
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
 
@@ -72,6 +73,7 @@ fn lost_finish() -> FinishAttempt {
         attempt: 1,
         history: Default::default(),
         interrupted: None,
+        due_at: Timestamp::UNIX_EPOCH,
         first_attempt_at: None,
         event_type: publish_of(&["x"]).events[0].event_type.clone(),
         body: Default::default(),

@@ -85,6 +85,7 @@ impl Waiting {
         &self,
         key: DeliveryKey,
         interrupted: Option<Timestamp>,
+        due_at: Timestamp,
         event: &NewEvent,
         to: &Arc<Webhook>,
     ) -> ClaimedDelivery {
@@ -94,6 +95,7 @@ impl Waiting {
             attempt: self.attempt(),
             history: self.history,
             interrupted,
+            due_at,
             first_attempt_at: None,
             event_type: event.event_type.clone(),
             body: event.body.clone(),
@@ -124,7 +126,7 @@ impl State {
                 if let Some(free) = room.get_mut(&to.id).filter(|free| **free > 0) {
                     *free -= 1;
                     waiting.lease(&lease, to, due_at, due_at);
-                    leased.push(waiting.claimed(key.clone(), None, &event, to));
+                    leased.push(waiting.claimed(key.clone(), None, due_at, &event, to));
                 }
                 self.deliveries.waiting.insert(key, waiting);
             }
@@ -215,11 +217,12 @@ impl Deliveries {
     fn lease(&mut self, key: DeliveryKey, claim: &DeliveryClaim, to: &Arc<Webhook>) -> Option<ClaimedDelivery> {
         let waiting = self.waiting.get_mut(&key)?;
         let event = &self.events.get(&(key.organization.clone(), key.event.clone()))?.event;
+        let due_at = waiting.due_at;
         let interrupted = waiting.lease(&claim.lease, to, claim.now, claim.at);
         let lines = self.attempts.get(&key);
         let first = lines.and_then(|lines| lines.get(&(waiting.run, 1))).map(|line| line.started_at);
         let first_attempt_at = first.filter(|_| waiting.attempt() > 1 && to.previous_secret.is_some());
-        Some(ClaimedDelivery { first_attempt_at, ..waiting.claimed(key, interrupted, event, to) })
+        Some(ClaimedDelivery { first_attempt_at, ..waiting.claimed(key, interrupted, due_at, event, to) })
     }
 
     /// Writes a line of the log. Each attempt number of a run has one line, and the first word on it stays, but that "we do not
@@ -346,9 +349,11 @@ impl Deliveries {
         lines.into_iter().filter_map(entry).take(query.limit as usize).collect()
     }
 
-    /// How many deliveries wait, and when the oldest is or was due.
-    pub(super) fn backlog(&self) -> (u64, Option<Timestamp>) {
-        (self.waiting.len() as u64, self.waiting.values().map(|waiting| waiting.due_at).min())
+    /// How many deliveries wait, how many of them are leased, and when the oldest is or was due.
+    pub(super) fn backlog(&self) -> (u64, u64, Option<Timestamp>) {
+        let leased = self.waiting.values().filter(|waiting| waiting.leased.is_some()).count();
+        let oldest = self.waiting.values().map(|waiting| waiting.due_at).min();
+        (self.waiting.len() as u64, leased as u64, oldest)
     }
 }
 

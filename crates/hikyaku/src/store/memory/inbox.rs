@@ -176,6 +176,15 @@ impl Inbox {
         let effects = self.lanes.values().map(|lane| lane.work.len() as u64).sum();
         (effects, self.lanes.values().map(|lane| lane.due_at).min())
     }
+
+    /// How many lanes of each route have work.
+    pub(super) fn lanes_by_route(&self) -> BTreeMap<(OrganizationId, String), u64> {
+        let mut lanes = BTreeMap::new();
+        for key in self.lanes.keys() {
+            *lanes.entry((key.organization.clone(), key.route.clone())).or_default() += 1;
+        }
+        lanes
+    }
 }
 
 impl Row {

@@ -31,7 +31,7 @@ const DUE: &str = "SELECT event FROM waiting
 const DUE_LATER: &str = "SELECT due_at FROM waiting
     WHERE organization = ?1 AND webhook = ?2 AND due_at > ?3 ORDER BY due_at LIMIT 1";
 const EVENT: &str = "SELECT type, body FROM events WHERE organization = ?1 AND id = ?2";
-const LOOK: &str = "SELECT run, attempt, spoiled, attempt_started_at FROM waiting
+const LOOK: &str = "SELECT run, attempt, spoiled, attempt_started_at, due_at FROM waiting
     WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND due_at <= ?4";
 const TAKE: &str = "UPDATE waiting SET owner = ?4, due_at = ?5, attempt = ?6, attempt_started_at = ?7
     WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
@@ -247,7 +247,7 @@ fn take_one(
 ) -> Result<Option<ClaimedDelivery>, StoreError> {
     let Due { key, event_type, body } = due;
     let Some(begun) = begun(transaction.db, &key, claim.now)? else { return Ok(None) };
-    let Begun { run, attempt, spoiled_by_us, interrupted } = begun;
+    let Begun { run, attempt, spoiled_by_us, interrupted, due_at } = begun;
     // An attempt that was left behind goes on to be the present one: it may have arrived.
     let attempt = if interrupted.is_some() { attempt } else { attempt + 1 };
     let missing = || StoreError::Damaged(format!("a delivery's webhook {} is missing", key.webhook));
@@ -270,6 +270,7 @@ fn take_one(
         attempt,
         history,
         interrupted,
+        due_at,
         first_attempt_at,
         event_type,
         body,
@@ -291,6 +292,7 @@ struct Begun {
     spoiled_by_us: u32,
     /// When the attempt began that was left behind, if one was.
     interrupted: Option<Timestamp>,
+    due_at: Timestamp,
 }
 
 /// How far a delivery has come, if it is still due.
@@ -301,5 +303,5 @@ fn begun(db: &Connection, key: &DeliveryKey, now: Timestamp) -> Result<Option<Be
     let Some(row) = rows.next()? else { return Ok(None) };
     let (run, attempt, spoiled_by_us) = (row.get(0)?, row.get(1)?, row.get(2)?);
     let interrupted = columns::optional_time(row, 3)?;
-    Ok(Some(Begun { run, attempt, spoiled_by_us, interrupted }))
+    Ok(Some(Begun { run, attempt, spoiled_by_us, interrupted, due_at: columns::time(row, 4)? }))
 }

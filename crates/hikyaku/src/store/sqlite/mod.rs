@@ -64,7 +64,7 @@ impl SqliteStore {
     pub fn open(path: &Path, clock: &dyn Clock) -> Result<Self, OpenError> {
         let opened = open::open(path, clock.schedule())?;
         let webhooks = Arc::new(WebhookCache::default());
-        let writer = Writer::start(opened.writer, opened.lock, opened.wal_path, webhooks.clone())
+        let writer = Writer::start(opened.writer, opened.lock, opened.file, opened.wal_path, webhooks.clone())
             .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let readers = Readers::new(opened.readers);
         Ok(Self { writer, readers, webhooks, claiming_deliveries: Mutex::default(), claiming_lanes: Mutex::default() })

@@ -11,6 +11,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rusqlite_migration::{M, MigrationDefinitionError, Migrations};
 
 use super::columns;
+use crate::file::FileInUse;
 
 /// The oldest SQLite that keeps what it committed: before it, write-ahead logging with several connections could lose
 /// commits in a race while the log is started anew.
@@ -101,6 +102,7 @@ pub(super) struct Opened {
     pub(super) writer: Connection,
     pub(super) readers: Vec<Connection>,
     pub(super) lock: File,
+    pub(super) file: FileInUse,
     pub(super) wal_path: PathBuf,
 }
 
@@ -117,7 +119,7 @@ pub(super) fn open(path: &Path, now: Timestamp) -> Result<Opened, OpenError> {
     end_leases(&writer, now).map_err(explain)?;
     let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, READER_CACHE_KIB);
     let readers = (0..READERS).map(|_| reader()).collect::<Result<_, _>>().map_err(explain)?;
-    Ok(Opened { writer, readers, lock, wal_path: beside(path, "-wal") })
+    Ok(Opened { writer, readers, lock, file: FileInUse::new(path), wal_path: beside(path, "-wal") })
 }
 
 fn check_version(found: i32) -> Result<(), OpenError> {

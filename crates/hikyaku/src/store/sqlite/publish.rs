@@ -138,6 +138,7 @@ impl Insertion<'_> {
             attempt: 1,
             history: History::default(),
             interrupted: None,
+            due_at: *due_at,
             first_attempt_at: None,
             event_type: event.event_type.clone(),
             body: event.body.clone(),

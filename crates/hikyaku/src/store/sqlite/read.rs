@@ -26,14 +26,27 @@ const LOG: &str =
     WHERE a.organization = ?1 AND a.webhook = ?2 AND (a.started_at, a.event, a.run, a.number) < (?3, ?4, ?5, ?6)
     ORDER BY a.started_at DESC, a.event DESC, a.run DESC, a.number DESC LIMIT ?7";
 pub(super) const DELIVERY_BACKLOG: &str = "SELECT COUNT(*), MIN(due_at) FROM waiting";
+const DELIVERIES_LEASED: &str = "SELECT COUNT(*), NULL FROM waiting WHERE owner IS NOT NULL";
 pub(super) const EFFECT_BACKLOG: &str = "SELECT (SELECT COUNT(*) FROM work), MIN(due_at) FROM lanes";
+pub(super) const LANE_BACKLOG: &str = "SELECT organization, route, COUNT(*) FROM lanes GROUP BY organization, route";
 const WEBHOOKS_OFF: &str = "SELECT COUNT(*), MIN(off_since) FROM webhooks WHERE off_since IS NOT NULL";
 const PING: &str = "INSERT INTO pings (id, count) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET count = count + 1";
 
 /// The statements of this file. Those of the backlog read all that is hot, by an index, and nothing of history.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[EVENT, WAITING, ENDED, ATTEMPTS, LOG, DELIVERY_BACKLOG, EFFECT_BACKLOG, WEBHOOKS_OFF, PING];
+pub(super) const STATEMENTS: &[&str] = &[
+    EVENT,
+    WAITING,
+    ENDED,
+    ATTEMPTS,
+    LOG,
+    DELIVERY_BACKLOG,
+    DELIVERIES_LEASED,
+    EFFECT_BACKLOG,
+    LANE_BACKLOG,
+    WEBHOOKS_OFF,
+    PING,
+];
 
 /// An event with its deliveries and their attempts, or `None`.
 pub(super) fn event(
@@ -168,9 +181,21 @@ pub(super) fn log(db: &Connection, query: &LogQuery) -> Result<Vec<LogEntry>, St
 /// How much waits.
 pub(super) fn backlog(db: &Connection) -> Result<Backlog, StoreError> {
     let (deliveries, oldest_delivery_due) = count_and_oldest(db, DELIVERY_BACKLOG)?;
+    let (deliveries_leased, _) = count_and_oldest(db, DELIVERIES_LEASED)?;
     let (effects, oldest_effect_due) = count_and_oldest(db, EFFECT_BACKLOG)?;
+    let lanes = lanes_by_route(db)?;
     let (webhooks_off, _) = count_and_oldest(db, WEBHOOKS_OFF)?;
-    Ok(Backlog { deliveries, oldest_delivery_due, effects, oldest_effect_due, webhooks_off })
+    Ok(Backlog { deliveries, deliveries_leased, oldest_delivery_due, effects, oldest_effect_due, lanes, webhooks_off })
+}
+
+fn lanes_by_route(db: &Connection) -> Result<BTreeMap<(OrganizationId, String), u64>, StoreError> {
+    let mut statement = db.prepare_cached(LANE_BACKLOG)?;
+    let mut rows = statement.query([])?;
+    let mut lanes = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        lanes.insert((columns::organization(row, 0)?, row.get(1)?), row.get::<_, i64>(2)?.unsigned_abs());
+    }
+    Ok(lanes)
 }
 
 fn count_and_oldest(db: &Connection, sql: &str) -> Result<(u64, Option<Timestamp>), StoreError> {

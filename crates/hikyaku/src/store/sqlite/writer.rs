@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::errors;
 use super::webhooks::{WebhookCache, WebhookView};
+use crate::file::FileInUse;
 use crate::store::StoreError;
 
 /// Most writes that wait for the thread; whoever comes then waits to be let in.
@@ -41,6 +42,7 @@ struct State {
     connection: Connection,
     webhooks: WebhookView,
     lane_claims: i64,
+    file: FileInUse,
     wal: Wal,
     /// Held for as long as anything may be written.
     _lock: File,
@@ -51,11 +53,13 @@ impl Writer {
     pub(super) fn start(
         connection: Connection,
         lock: File,
+        file: FileInUse,
         wal_path: PathBuf,
         webhooks: Arc<WebhookCache>,
     ) -> io::Result<Self> {
         let wal = Wal { path: wal_path, fold_at_bytes: MAX_WAL_BYTES };
-        let mut state = State { connection, webhooks: WebhookView::new(webhooks), lane_claims: 0, wal, _lock: lock };
+        let mut state =
+            State { connection, webhooks: WebhookView::new(webhooks), lane_claims: 0, file, wal, _lock: lock };
         let (jobs, mut queue) = mpsc::channel::<Job>(MAX_QUEUED_JOBS);
         let thread = thread::Builder::new().name("sqlite-writer".into()).spawn(move || {
             while let Some(job) = queue.blocking_recv() {
@@ -133,6 +137,9 @@ impl State {
         if !self.connection.is_autocommit() {
             // The last rollback failed with its transaction.
             self.connection.execute_batch("ROLLBACK")?;
+        }
+        if !self.file.is_in_place() {
+            return Err(StoreError::Unavailable("its file was moved or deleted; put it back and restart".into()));
         }
         let open = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut transaction =

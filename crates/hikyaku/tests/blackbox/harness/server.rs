@@ -19,6 +19,7 @@ pub(crate) struct Config {
     retry_delays: [&'static str; 3],
     attempt_timeout: &'static str,
     environment: Vec<(String, String)>,
+    open_files: Option<&'static str>,
     tables: String,
 }
 
@@ -29,6 +30,7 @@ impl Default for Config {
             retry_delays: ["100ms", "200ms", "300ms"],
             attempt_timeout: "30s",
             environment: Vec::new(),
+            open_files: None,
             tables: String::new(),
         }
     }
@@ -50,6 +52,12 @@ impl Config {
     /// A variable in the process's environment.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Another limit of open files, as the arguments of the shell's `ulimit`.
+    pub(crate) fn open_files(mut self, limit: &'static str) -> Self {
+        self.open_files = Some(limit);
         self
     }
 
@@ -200,7 +208,15 @@ impl Drop for Process {
 /// The program, to be started in this directory with this configuration.
 fn command(dir: &Path, config: &Config) -> Command {
     std::fs::write(dir.join("hikyaku.toml"), config.to_toml()).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hikyaku"));
+    let program = env!("CARGO_BIN_EXE_hikyaku");
+    let mut command = match config.open_files {
+        None => Command::new(program),
+        Some(limit) => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\""), program]);
+            shell
+        }
+    };
     command
         .args(["serve", "--config", "hikyaku.toml"])
         .current_dir(dir)

@@ -1,6 +1,7 @@
 //! Keeps a table of a SQLite database equal to the newest events: one row per business key (C10), guarded by the
 //! version (C4, T3), each delivery once, all of it in one transaction (C8).
 
+mod database;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,13 +19,13 @@ use tokio::sync::Mutex;
 use super::{Destination, Effect};
 use crate::clock::SharedClock;
 use crate::store::WorkRow;
+use database::Database;
 use table::Table;
-use value::{bound_as, key_text, stored_whole};
+use value::{bound_as, key_text, stored_key, stored_whole};
 
 /// A table with its bookkeeping, through one connection of our own.
 pub(super) struct SqlDestination {
-    connection: Arc<Mutex<Connection>>,
-    table: Arc<Table>,
+    database: Arc<Mutex<Database>>,
     clock: SharedClock,
 }
 
@@ -38,9 +39,8 @@ impl SqlDestination {
         create: bool,
         clock: SharedClock,
     ) -> Result<Self, String> {
-        let connection = table::connect(url, create)?;
-        let table = Table::open(&connection, table, key, columns, create)?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)), table: Arc::new(table), clock })
+        let database = Database::open(url, table, key, columns, create)?;
+        Ok(Self { database: Arc::new(Mutex::new(database)), clock })
     }
 }
 
@@ -48,10 +48,10 @@ impl SqlDestination {
 impl Destination for SqlDestination {
     async fn apply(&self, row: &WorkRow) -> Effect {
         // One writer at a time is all that SQLite has; waiting here keeps the waiting off the blocking threads.
-        let mut connection = self.connection.clone().lock_owned().await;
-        let (table, row, at) = (self.table.clone(), row.clone(), self.clock.now().as_microsecond());
+        let mut database = self.database.clone().lock_owned().await;
+        let (row, at) = (row.clone(), self.clock.now().as_microsecond());
         // If the caller gives up waiting, the transaction still ends, and the next try finds it done.
-        let work = tokio::task::spawn_blocking(move || apply(&mut connection, &table, &row, at));
+        let work = tokio::task::spawn_blocking(move || apply(&mut database, &row, at));
         work.await.unwrap_or_else(|_| Effect::Failed {
             error: "the SQL destination panicked, which is a defect of this program".to_owned(),
             retry_after: None,
@@ -59,11 +59,15 @@ impl Destination for SqlDestination {
     }
 }
 
-fn apply(connection: &mut Connection, table: &Table, row: &WorkRow, at: i64) -> Effect {
+fn apply(database: &mut Database, row: &WorkRow, at: i64) -> Effect {
+    if let Err(error) = database.follow() {
+        return Effect::Failed { error, retry_after: None };
+    }
+    let Database { connection, table, .. } = database;
     apply_in_transaction(connection, table, row, at).unwrap_or_else(|error| effect_of(&error))
 }
 
-/// Whatever is not an `Ok(Done)` or `Ok(Stale)` leaves nothing behind.
+/// Whatever is not an `Ok(Done)` leaves nothing behind. A stale row needs no record: it is stale for ever.
 fn apply_in_transaction(
     connection: &mut Connection,
     table: &Table,
@@ -82,19 +86,31 @@ fn apply_in_transaction(
     let Some(key) = key_text(&row.body, &table.columns[table.key].pointer) else {
         return Ok(Effect::Refused(table.no_key()));
     };
+    let key = key_of_row(&transaction, table, &values[table.key])?.unwrap_or(key);
     let effect = match judge(applied(&transaction, table, &key)?.as_ref(), &row.version) {
-        Verdict::Newer => {
-            if let Some(column) = upsert(&transaction, table, &values)? {
-                return Ok(Effect::Refused(table.not_whole(column)));
+        Verdict::Newer => match upsert(&transaction, table, &values)? {
+            Upsert::Written(stored) => {
+                remember(&transaction, table, &stored.unwrap_or(key), &row.version)?;
+                Effect::Done("written".to_owned())
             }
-            remember(&transaction, table, &key, &row.version)?;
-            Effect::Done("written".to_owned())
-        }
+            Upsert::Changed(column) => return Ok(Effect::Refused(table.not_whole(column))),
+            Upsert::Ignored => return Ok(Effect::Refused(table.ignored())),
+        },
         Verdict::Same => Effect::Done("it was written before".to_owned()),
-        Verdict::Stale => Effect::Stale("the table already has something newer of this key".to_owned()),
+        Verdict::Stale => {
+            return Ok(Effect::Stale("the table already has something newer of this key".to_owned()));
+        }
     };
     transaction.commit()?;
     Ok(effect)
+}
+
+/// The key of the row that a key names, in the row's own spelling. It is the column that says what is equal: in one with
+/// `COLLATE NOCASE` "A" names the row "a", in one of numbers "7.0" names 7, and each row has one history (C4).
+fn key_of_row(transaction: &Transaction, table: &Table, key: &Value) -> rusqlite::Result<Option<String>> {
+    let mut statement = transaction.prepare_cached(&table.find_key)?;
+    let stored: Option<Value> = statement.query_row([key], |row| row.get(0)).optional()?;
+    Ok(stored.as_ref().and_then(stored_key))
 }
 
 /// The newest version of a key that was written.
@@ -118,28 +134,40 @@ fn remember(transaction: &Transaction, table: &Table, key: &str, version: &Versi
     Ok(())
 }
 
-/// Writes the row; gives back the position of a column in which SQLite did not keep the value whole.
-fn upsert(transaction: &Transaction, table: &Table, values: &[Value]) -> rusqlite::Result<Option<usize>> {
+/// What became of a row that was handed to the table.
+enum Upsert {
+    /// It is there as it was bound; with its key as the table spells it.
+    Written(Option<String>),
+    /// The column at this position did not keep its value whole.
+    Changed(usize),
+    /// The table's own rules passed it over without an error.
+    Ignored,
+}
+
+fn upsert(transaction: &Transaction, table: &Table, values: &[Value]) -> rusqlite::Result<Upsert> {
     let mut statement = transaction.prepare_cached(&table.upsert)?;
-    statement.query_row(rusqlite::params_from_iter(values), |stored| {
-        for (position, value) in values.iter().enumerate() {
-            if !stored_whole(value, &stored.get(position)?) {
-                return Ok(Some(position));
-            }
+    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    let Some(row) = rows.next()? else { return Ok(Upsert::Ignored) };
+    for (position, value) in values.iter().enumerate() {
+        if !stored_whole(value, &row.get(position)?) {
+            return Ok(Upsert::Changed(position));
         }
-        Ok(None)
-    })
+    }
+    Ok(Upsert::Written(stored_key(&row.get(table.key)?)))
 }
 
 /// What an error of SQLite means for a row: a value that the table will not have is refused; everything else may
-/// pass: a lock, a full disk, a table under change, a parent row that has not come yet (R19).
+/// pass: a lock, a full disk, a table under change, a parent row that has not come yet, or another row that still has a
+/// value that is to be unique (R19).
 fn effect_of(error: &rusqlite::Error) -> Effect {
     let (code, extended) = match error.sqlite_error() {
         Some(found) => (found.code, found.extended_code),
         None => (ErrorCode::Unknown, 0),
     };
+    let of_other_rows =
+        [ffi::SQLITE_CONSTRAINT_FOREIGNKEY, ffi::SQLITE_CONSTRAINT_UNIQUE, ffi::SQLITE_CONSTRAINT_PRIMARYKEY];
     let refused = match code {
-        ErrorCode::ConstraintViolation => extended != ffi::SQLITE_CONSTRAINT_FOREIGNKEY,
+        ErrorCode::ConstraintViolation => !of_other_rows.contains(&extended),
         ErrorCode::TypeMismatch | ErrorCode::TooBig => true,
         _ => false,
     };

@@ -1,22 +1,19 @@
 //! The user's table as configured, checked against the one that is there.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use hikyaku_core::json;
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::value::Affinity;
 
-/// How long a statement waits for the user's own programs before it counts as failed.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most columns that one row may fill.
 const MAX_COLUMNS: usize = 500;
 /// What the names of our own tables begin with.
 const OWN_PREFIX: &str = "hikyaku_";
 
 /// The bookkeeping beside the user's tables: which version each key has, and which deliveries are done.
-const BOOKKEEPING: &str = "
+pub(super) const BOOKKEEPING: &str = "
     CREATE TABLE IF NOT EXISTS hikyaku_versions (
         table_name TEXT NOT NULL, key TEXT NOT NULL,
         micros INTEGER NOT NULL, rank INTEGER NOT NULL, event TEXT NOT NULL,
@@ -36,6 +33,8 @@ pub(super) struct Table {
     pub(super) columns: Vec<Column>,
     /// The position in `columns` of the business key.
     pub(super) key: usize,
+    /// The statement that finds the key of the row that a key names.
+    pub(super) find_key: String,
     /// The statement that writes a row and returns what was stored.
     pub(super) upsert: String,
 }
@@ -49,23 +48,6 @@ pub(super) struct Column {
     pub(super) pointer: String,
     /// What it does to the values it is given.
     pub(super) affinity: Affinity,
-}
-
-/// Opens `sqlite:PATH` for writing that survives power loss.
-pub(super) fn connect(url: &str, create: bool) -> Result<Connection, String> {
-    let path = url.strip_prefix("sqlite:").filter(|path| !path.is_empty() && !path.starts_with(':'));
-    let path = path.ok_or_else(|| format!("url {url:?} is not of the form \"sqlite:PATH\""))?;
-    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
-    let open = || {
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.execute_batch(BOOKKEEPING)?;
-        Ok(connection)
-    };
-    open().map_err(|error: rusqlite::Error| format!("cannot open the SQLite database {path:?} for writing: {error}"))
 }
 
 impl Table {
@@ -86,7 +68,8 @@ impl Table {
         let name = find(connection, table)
             .map_err(fails)?
             .ok_or_else(|| format!("there is no table {table:?} in the database; create it, or set create = true"))?;
-        let declared = declared_types(connection, &name).map_err(fails)?;
+        let declared = declared(connection, &name).map_err(fails)?;
+        check_filled(&declared, table, columns)?;
         let columns = columns.iter().map(|(name, pointer)| column(&declared, table, name, pointer));
         let columns = columns.collect::<Result<Vec<_>, String>>()?;
         let position = columns.iter().position(|column| column.name == key).unwrap_or_default();
@@ -96,7 +79,8 @@ impl Table {
                 "rows cannot be written to table {table:?} by {key:?}, which must be its PRIMARY KEY or UNIQUE: {error}"
             )
         })?;
-        Ok(Self { name, columns, key: position, upsert })
+        let find_key = format!("SELECT {key} FROM {} WHERE {key} = ?1", quote(&name), key = quote(key));
+        Ok(Self { name, columns, key: position, find_key, upsert })
     }
 
     /// Why a row without a usable key is refused.
@@ -108,7 +92,15 @@ impl Table {
     /// Why a row is refused whose value would not survive in its column.
     pub(super) fn not_whole(&self, position: usize) -> String {
         let Column { name, pointer, .. } = &self.columns[position];
-        format!("the column {name:?} would change the value at {pointer:?}; make the column TEXT and replay the row")
+        format!("the column {name:?} would change the value at {pointer:?}; make the column TEXT")
+    }
+
+    /// Why a row is refused that the table passed over.
+    pub(super) fn ignored(&self) -> String {
+        format!(
+            "the table {:?} passed the row over: a trigger or an ON CONFLICT clause of its own says IGNORE",
+            self.name
+        )
     }
 }
 
@@ -125,12 +117,21 @@ fn check_settings(table: &str, key: &str, columns: &BTreeMap<String, String>) ->
     if let Some(name) = [table].into_iter().chain(columns.keys().map(String::as_str)).find(|name| !is_name(name)) {
         return Err(format!("{name:?} cannot be the name of a table or column"));
     }
+    if let Some((one, other)) = same_name(columns.keys()) {
+        return Err(format!("columns: {one:?} and {other:?} are one column to SQLite; name it once"));
+    }
     match columns.iter().find(|(_, pointer)| !json::is_pointer(pointer)) {
         Some((name, pointer)) => {
             Err(format!("columns: {pointer:?} of {name:?} is no JSON pointer such as \"/data/id\" (RFC 6901)"))
         }
         None => Ok(()),
     }
+}
+
+/// Two names that differ only in the case of ASCII letters, which SQLite does not tell apart.
+fn same_name<'a>(names: impl Iterator<Item = &'a String>) -> Option<(&'a str, &'a str)> {
+    let mut seen = BTreeMap::new();
+    names.into_iter().find_map(|name| Some((seen.insert(name.to_ascii_lowercase(), name.as_str())?, name.as_str())))
 }
 
 fn is_name(name: &str) -> bool {
@@ -143,15 +144,44 @@ fn find(connection: &Connection, table: &str) -> rusqlite::Result<Option<String>
     connection.query_row(query, [table], |row| row.get(0)).optional()
 }
 
-fn declared_types(connection: &Connection, table: &str) -> rusqlite::Result<Vec<(String, String)>> {
-    let mut statement = connection.prepare("SELECT name, type FROM pragma_table_info(?1)")?;
-    statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+/// A column as the schema has it.
+struct Declared {
+    name: String,
+    declared_type: String,
+    /// Its value is computed from other columns.
+    generated: bool,
+    /// A row that brings no value for it cannot be written.
+    required: bool,
 }
 
-fn column(declared: &[(String, String)], table: &str, name: &str, pointer: &str) -> Result<Column, String> {
-    let found = declared.iter().find(|(declared, _)| declared.eq_ignore_ascii_case(name));
-    let (_, declared_type) = found.ok_or_else(|| format!("table {table:?} has no column {name:?}"))?;
-    Ok(Column { name: name.to_owned(), pointer: pointer.to_owned(), affinity: Affinity::of(declared_type) })
+fn declared(connection: &Connection, table: &str) -> rusqlite::Result<Vec<Declared>> {
+    let query = "SELECT name, type, hidden IN (2, 3), \"notnull\" AND dflt_value IS NULL AND pk = 0 AND hidden = 0
+                 FROM pragma_table_xinfo(?1)";
+    let declared = |row: &rusqlite::Row<'_>| {
+        Ok(Declared { name: row.get(0)?, declared_type: row.get(1)?, generated: row.get(2)?, required: row.get(3)? })
+    };
+    connection.prepare(query)?.query_map([table], declared)?.collect()
+}
+
+fn column(declared: &[Declared], table: &str, name: &str, pointer: &str) -> Result<Column, String> {
+    let found = declared.iter().find(|column| column.name.eq_ignore_ascii_case(name));
+    let found = found.ok_or_else(|| format!("table {table:?} has no column {name:?}"))?;
+    if found.generated {
+        return Err(format!("column {name:?} of table {table:?} is generated; take it out of `columns`"));
+    }
+    Ok(Column { name: name.to_owned(), pointer: pointer.to_owned(), affinity: Affinity::of(&found.declared_type) })
+}
+
+/// A table that would refuse every row is refused at the start.
+fn check_filled(declared: &[Declared], table: &str, columns: &BTreeMap<String, String>) -> Result<(), String> {
+    let is_filled = |column: &Declared| columns.keys().any(|name| name.eq_ignore_ascii_case(&column.name));
+    match declared.iter().find(|column| column.required && !is_filled(column)) {
+        Some(Declared { name, .. }) => Err(format!(
+            "table {table:?} takes no row without a value for {name:?}, which is NOT NULL and has no default; add it \
+             to `columns`, or give it a DEFAULT"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// An identifier as SQLite reads it whatever it contains (S22).

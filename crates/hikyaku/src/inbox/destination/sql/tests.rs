@@ -95,10 +95,11 @@ async fn c4_c8_c10_one_row_per_key_the_newest_and_each_delivery_once() {
     assert_eq!(rig.apply("d2", 2, r#"{"id":"a","total":20}"#).await, done("written"));
     assert!(matches!(rig.apply("d1", 1, r#"{"id":"a","total":10}"#).await, Effect::Stale(_)));
     assert_eq!(rig.apply("d2", 2, r#"{"id":"a","total":99}"#).await, done("it was written before"));
-    assert_eq!(rig.apply("d1", 9, r#"{"id":"a","total":99}"#).await, done("it was written before"));
+    // What was stale before a crash is no less stale after it.
+    assert!(matches!(rig.apply("d1", 1, r#"{"id":"a","total":10}"#).await, Effect::Stale(_)));
     assert_eq!(rig.apply("d3", 3, r#"{"id":"b"}"#).await, done("written"));
     assert_eq!(rig.totals(), ["a=20", "b=NULL"]);
-    assert_eq!(rig.seen("SELECT delivery FROM hikyaku_processed ORDER BY 1"), ["d1", "d2", "d3"]);
+    assert_eq!(rig.seen("SELECT delivery FROM hikyaku_processed ORDER BY 1"), ["d2", "d3"]);
     assert_eq!(rig.seen("SELECT key || micros FROM hikyaku_versions ORDER BY 1"), ["a2000000", "b3000000"]);
 }
 
@@ -116,7 +117,7 @@ async fn c8_no_record_stays_without_its_row_and_no_row_without_its_record() {
 #[tokio::test]
 async fn a_table_that_another_program_holds_is_a_failure_that_passes() {
     let rig = Rig::new("", "sales", SALES);
-    rig.destination.connection.lock().await.busy_timeout(std::time::Duration::ZERO).unwrap();
+    rig.destination.database.lock().await.connection.busy_timeout(std::time::Duration::ZERO).unwrap();
     let other = Connection::open(&rig.path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert!(is_failed(&rig.apply("d1", 1, r#"{"id":"a","total":1}"#).await));
@@ -124,6 +125,79 @@ async fn a_table_that_another_program_holds_is_a_failure_that_passes() {
     assert!(is_failed(&rig.apply("d1", 1, r#"{"id":"a","total":1}"#).await));
     other.execute_batch("ALTER TABLE away RENAME TO sales").unwrap();
     assert_eq!(rig.apply("d1", 1, r#"{"id":"a","total":1}"#).await, Effect::Done("written".into()));
+}
+
+/// C4, T3: the column says which keys are one; the newest event of each wins in whatever spelling it comes.
+#[tokio::test]
+async fn c4_t3_a_key_in_another_spelling_has_the_history_of_its_row() {
+    for (declared, spellings) in [
+        ("TEXT COLLATE NOCASE", [r#""Ab""#, r#""aB""#, r#""ab""#]),
+        ("TEXT COLLATE RTRIM", [r#""a""#, r#""a ""#, r#""a  ""#]),
+        ("INTEGER", ["7", r#""7.0""#, r#""70e-1""#]),
+        ("NUMERIC", ["7", r#""7.0""#, r#""70e-1""#]),
+        ("REAL", ["7", r#""7.0""#, r#""70e-1""#]),
+        ("TEXT", ["7", r#""7""#, "7"]),
+    ] {
+        let rig = Rig::new(&format!("CREATE TABLE sales (id {declared} PRIMARY KEY, total)"), "sales", SALES);
+        let sale = |key: &str, total: u32| format!(r#"{{"id":{key},"total":{total}}}"#);
+        let [one, two, three] = spellings;
+        assert_eq!(rig.apply("d2", 2, &sale(one, 20)).await, Effect::Done("written".into()), "{declared}");
+        assert!(matches!(rig.apply("d1", 1, &sale(two, 10)).await, Effect::Stale(_)), "{declared}");
+        assert_eq!(rig.apply("d4", 4, &sale(two, 40)).await, Effect::Done("written".into()), "{declared}");
+        assert!(matches!(rig.apply("d3", 3, &sale(three, 30)).await, Effect::Stale(_)), "{declared}");
+        assert!(matches!(rig.apply("d0", 3, &sale(one, 30)).await, Effect::Stale(_)), "{declared}");
+        assert_eq!(rig.seen("SELECT quote(total) FROM sales"), ["40"], "{declared}");
+    }
+}
+
+/// C8: what is reported as written is in the file that the user finds at the path.
+#[tokio::test]
+#[cfg(unix)]
+async fn c8_a_file_that_was_deleted_or_replaced_gets_no_rows_that_nobody_finds() {
+    let rig = Rig::new("", "sales", SALES);
+    assert_eq!(rig.apply("d1", 1, r#"{"id":"a","total":1}"#).await, Effect::Done("written".into()));
+    std::fs::rename(&rig.path, rig.path.with_extension("away")).unwrap();
+    for suffix in ["-wal", "-shm"] {
+        std::fs::remove_file(format!("{}{suffix}", rig.path.display())).unwrap();
+    }
+    for _ in 0..2 {
+        let Effect::Failed { error, .. } = rig.apply("d2", 2, r#"{"id":"b","total":2}"#).await else { panic!() };
+        assert!(error.contains("put it back") && error.contains("books.db"), "{error}");
+    }
+    assert!(!rig.path.exists(), "whoever moved it may be about to put another in its place");
+    let schema = "CREATE TABLE sales (id TEXT PRIMARY KEY, total); INSERT INTO sales VALUES ('other', 0)";
+    Connection::open(&rig.path).unwrap().execute_batch(schema).unwrap();
+    assert_eq!(rig.apply("d2", 2, r#"{"id":"b","total":2}"#).await, Effect::Done("written".into()));
+    assert_eq!(rig.totals(), ["b=2", "other=0"]);
+}
+
+/// R19: what the table's other rows forbid now they may allow later.
+#[tokio::test]
+async fn r19_a_value_that_another_row_still_has_is_waited_for() {
+    for schema in ["id TEXT PRIMARY KEY, total UNIQUE", "id TEXT UNIQUE, total PRIMARY KEY"] {
+        let rig = Rig::new(&format!("CREATE TABLE sales ({schema})"), "sales", SALES);
+        assert_eq!(rig.apply("d1", 1, r#"{"id":"a","total":5}"#).await, Effect::Done("written".into()));
+        assert!(is_failed(&rig.apply("d3", 3, r#"{"id":"b","total":5}"#).await), "{schema}");
+        assert_eq!(rig.apply("d2", 2, r#"{"id":"a","total":6}"#).await, Effect::Done("written".into()));
+        assert_eq!(rig.apply("d3", 3, r#"{"id":"b","total":5}"#).await, Effect::Done("written".into()));
+        assert_eq!(rig.totals(), ["a=6", "b=5"], "{schema}");
+    }
+}
+
+/// A row that the table drops without an error is no row that was written, nor one to try again.
+#[tokio::test]
+async fn a_row_that_the_table_passes_over_is_refused_with_the_reason() {
+    for schema in [
+        "CREATE TABLE sales (id TEXT PRIMARY KEY, total);
+         CREATE TRIGGER t BEFORE INSERT ON sales BEGIN SELECT RAISE(IGNORE); END",
+        "CREATE TABLE sales (id TEXT PRIMARY KEY, total NOT NULL ON CONFLICT IGNORE)",
+    ] {
+        let rig = Rig::new(schema, "sales", SALES);
+        let reason = refusal(rig.apply("d1", 1, r#"{"id":"a","total":null}"#).await);
+        assert!(reason.contains("passed the row over"), "{schema}: {reason}");
+        assert_eq!(rig.totals(), [""; 0], "{schema}");
+        assert_eq!(rig.seen("SELECT delivery FROM hikyaku_processed"), [""; 0], "{schema}");
+    }
 }
 
 /// R19: the row that this one refers to may come later.
@@ -252,15 +326,23 @@ fn what_does_not_fit_is_said_at_the_start() {
     let schema = "CREATE TABLE sales (id TEXT PRIMARY KEY, total);
                   CREATE TABLE loose (id TEXT, total);
                   CREATE TABLE pair (id TEXT, total, PRIMARY KEY (id, total));
+                  CREATE TABLE strict (id TEXT PRIMARY KEY, total, shop TEXT NOT NULL);
+                  CREATE TABLE doubled (id TEXT PRIMARY KEY, half, total AS (half * 2));
+                  CREATE TABLE kind (rid INTEGER PRIMARY KEY NOT NULL, id TEXT NOT NULL UNIQUE, total,
+                      shop TEXT NOT NULL DEFAULT 'x', twice NOT NULL AS (total * 2));
                   CREATE VIEW seen AS SELECT * FROM sales";
     Connection::open(&path).unwrap().execute_batch(schema).unwrap();
     let ghost = &[("id", "/data/id"), ("ghost", "/data/total")];
     let bad_pointer = &[("id", "data/id"), ("total", "/data/total")];
-    let cases: [(&str, &str, Pairs, &str); 10] = [
+    let twice = &[("id", "/data/id"), ("total", "/data/total"), ("TOTAL", "/data/total")];
+    let cases: [(&str, &str, Pairs, &str); 13] = [
         ("missing", "id", SALES, "there is no table \"missing\" in the database; create it, or set create = true"),
         ("seen", "id", SALES, "there is no table \"seen\""),
         ("sales", "id", ghost, "table \"sales\" has no column \"ghost\""),
         ("sales", "key", SALES, "key \"key\" is not among the columns"),
+        ("sales", "id", twice, "\"TOTAL\" and \"total\" are one column"),
+        ("strict", "id", SALES, "without a value for \"shop\""),
+        ("doubled", "id", SALES, "\"total\" of table \"doubled\" is generated"),
         ("loose", "id", SALES, "must be its PRIMARY KEY or UNIQUE"),
         ("pair", "id", SALES, "must be its PRIMARY KEY or UNIQUE"),
         ("sales", "id", bad_pointer, "\"data/id\" of \"id\" is no JSON pointer"),
@@ -274,7 +356,9 @@ fn what_does_not_fit_is_said_at_the_start() {
     }
     let missing = open(&folder.path().join("none.db"), "sales", "id", SALES, false).err().unwrap_or_default();
     assert!(
-        missing.contains("cannot open the SQLite database") && !folder.path().join("none.db").exists(),
+        missing.contains("cannot open the SQLite database")
+            && missing.contains("create = true")
+            && !folder.path().join("none.db").exists(),
         "{missing}"
     );
     for url in ["postgres://db/books", "sqlite:", "sqlite::memory:", "books.db"] {
@@ -282,4 +366,5 @@ fn what_does_not_fit_is_said_at_the_start() {
         assert!(error.err().unwrap_or_default().contains("not of the form \"sqlite:PATH\""), "{url}");
     }
     assert!(open(&path, "SALES", "id", SALES, true).is_ok(), "names ignore case, as SQLite's do");
+    assert!(open(&path, "kind", "id", SALES, false).is_ok(), "what has a value of its own needs none of ours");
 }

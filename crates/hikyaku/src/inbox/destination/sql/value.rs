@@ -66,6 +66,16 @@ pub(super) fn key_text(body: &[u8], pointer: &str) -> Option<String> {
     json::text_or_number(json).filter(|text| whole_or_text && !text.is_empty())
 }
 
+/// A key that a table holds, as text; `None` for what no key of ours can be.
+pub(super) fn stored_key(stored: &Value) -> Option<String> {
+    match stored {
+        Value::Text(text) => Some(text.clone()),
+        Value::Integer(whole) => Some(whole.to_string()),
+        Value::Real(real) => Some(real.to_string()),
+        Value::Null | Value::Blob(_) => None,
+    }
+}
+
 /// Whether SQLite kept what was bound: nothing changed, or only its type and not what it says.
 pub(super) fn stored_whole(bound: &Value, stored: &Value) -> bool {
     match (bound, stored) {

@@ -46,6 +46,27 @@ async fn everything_is_there_after_a_restart() {
     assert_eq!(store.claim_deliveries(claim_of("b", 1_000)).await.unwrap().deliveries.len(), 1);
 }
 
+/// What is answered 2xx must be there after a restart, which opens what stands at the path.
+#[tokio::test]
+#[cfg(unix)]
+async fn nothing_is_taken_into_a_file_that_was_moved_or_replaced() {
+    let fresh = Fresh::new();
+    create(&fresh.store, &["w"]).await;
+    let away = fresh.path().with_extension("away");
+    std::fs::rename(fresh.path(), &away).unwrap();
+    let refused = async || {
+        let group = Group { record: vec![row("d", "k", 1)], ..Group::default() };
+        let error = fresh.store.commit(group).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unavailable(reason) if reason.contains("moved or deleted")), "{error}");
+        assert!(matches!(fresh.store.ping().await, Err(StoreError::Unavailable(_))));
+    };
+    refused().await;
+    std::fs::write(fresh.path(), "").unwrap();
+    refused().await;
+    std::fs::rename(&away, fresh.path()).unwrap();
+    assert_eq!(record(&fresh.store, vec![row("d", "k", 1)]).await, [RecordOutcome::Stored]);
+}
+
 #[tokio::test]
 async fn after_a_close_the_file_alone_is_the_store() {
     let fresh = Fresh::new();

@@ -43,7 +43,7 @@ fn objection(step: &str) -> Option<&'static str> {
 }
 
 /// Statements that are meant to read all that is hot (by an index), or all webhooks of an organization.
-const READ_ALL: &[&str] = &[read::DELIVERY_BACKLOG, read::EFFECT_BACKLOG, webhooks::LOAD];
+const READ_ALL: &[&str] = &[read::DELIVERY_BACKLOG, read::EFFECT_BACKLOG, read::LANE_BACKLOG, webhooks::LOAD];
 
 #[test]
 fn no_statement_reads_a_whole_table_or_sorts() {
