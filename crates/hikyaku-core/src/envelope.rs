@@ -26,17 +26,29 @@ pub struct Envelope {
     pub key: Option<String>,
 }
 
+/// The business key of a body, by the shape of `data`: an order's `/data/order_id`, else `/data/id` (R24).
+pub fn business_key(body: &[u8]) -> Option<String> {
+    short(body, "/data/order_id", MAX_KEY_BYTES).or_else(|| short(body, "/data/id", MAX_KEY_BYTES))
+}
+
+fn text(body: &[u8], path: &str) -> Option<String> {
+    json::pointer(body, path).and_then(json::text_or_number)
+}
+
+/// A text that is neither empty nor too long to be used.
+fn short(body: &[u8], path: &str, limit_bytes: usize) -> Option<String> {
+    text(body, path).filter(|text| !text.is_empty() && text.len() <= limit_bytes)
+}
+
 impl Envelope {
     /// Reads a ReceiptRoller body: `{"id","type","timestamp","data"}`.
     pub fn read(body: &[u8]) -> Self {
-        let text = |path| json::pointer(body, path).and_then(json::text_or_number);
-        let short = |path, limit| text(path).filter(|t: &String| !t.is_empty() && t.len() <= limit);
         Self {
             is_json: json::pointer(body, "").is_some(),
-            id: text("/id"),
-            event_type: short("/type", MAX_TYPE_BYTES),
-            timestamp: text("/timestamp").as_deref().and_then(timestamp::parse),
-            key: short("/data/order_id", MAX_KEY_BYTES).or_else(|| short("/data/id", MAX_KEY_BYTES)),
+            id: text(body, "/id"),
+            event_type: short(body, "/type", MAX_TYPE_BYTES),
+            timestamp: text(body, "/timestamp").as_deref().and_then(timestamp::parse),
+            key: business_key(body),
         }
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::delivery::{DeliveryState, Outcome};
 use crate::event::EventType;
+use crate::operational::is_operational;
 use crate::timestamp;
 use crate::webhook::{Off, OffReason, Webhook};
 
@@ -160,6 +161,11 @@ fn of_nothing(situation: &Situation<'_>, webhook: &Webhook) -> (Code, String) {
         (None, _) if webhook.created_at > situation.event_at => {
             let created = timestamp::format(webhook.created_at);
             (Code::CreatedLater, format!("The webhook was created at {created}, after the event. {resend}"))
+        }
+        (None, _) if is_operational(situation.event_type.as_str()) => {
+            let sentence =
+                "A webhook gets no operational event about itself, nor one from before it subscribed to them.";
+            (Code::SubscribedLater, sentence.to_owned())
         }
         (None, _) => {
             let sentence = format!("When it was published, the webhook did not subscribe to its type. {resend}");

@@ -7,6 +7,7 @@
 //! Rule numbers (R…, C…, T…) are those of `docs/contract.md`; S… are those of `SECURITY.md`.
 
 pub mod address;
+pub mod advice;
 pub mod delivery;
 pub mod disable;
 pub mod envelope;
@@ -14,6 +15,7 @@ pub mod event;
 pub mod explain;
 pub mod ids;
 pub mod json;
+pub mod operational;
 pub mod ordering;
 pub mod retry;
 pub mod signature;

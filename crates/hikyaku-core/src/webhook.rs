@@ -12,6 +12,7 @@ use url::Url;
 use crate::disable;
 use crate::event::EventPattern;
 use crate::ids::{EventId, OrganizationId, WebhookId};
+use crate::operational::is_operational;
 use crate::signature::Secret;
 
 pub(crate) use settings::seconds;
@@ -169,9 +170,11 @@ impl Webhook {
         self.off.is_some() && self.subscribes_to(event_type)
     }
 
-    /// Whether it wants events of this type, be it on or off.
+    /// Whether it wants events of this type, be it on or off. Operational ones are wanted only by name or prefix: who
+    /// asks for all events means the platform's.
     pub fn subscribes_to(&self, event_type: &str) -> bool {
-        self.events.iter().any(|pattern| pattern.matches(event_type))
+        let named = |pattern: &EventPattern| *pattern != EventPattern::All || !is_operational(event_type);
+        self.events.iter().any(|pattern| pattern.matches(event_type) && named(pattern))
     }
 
     /// Switches it on, or off because somebody wants it; one that is off already keeps the older reason.

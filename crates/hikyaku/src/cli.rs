@@ -1,7 +1,18 @@
-//! The command line. Exit codes: 0 all is well, 1 something failed, 2 the command line or the configuration is wrong.
+//! The command line. `failure.rs` has the exit codes.
 
+mod api;
+mod deliveries;
+mod events;
+mod explain;
+mod failure;
+mod inbox;
+mod output;
+mod recover;
 mod server;
+mod table;
+mod tail;
 mod token;
+mod webhooks;
 
 use std::env;
 use std::future::Future;
@@ -17,10 +28,8 @@ use hikyaku::clock::SystemClock;
 use hikyaku::config::{self, Config, Flag, Inputs};
 use hikyaku::{demo, log};
 
-/// Something failed.
-const FAILED: u8 = 1;
-/// The command line or the configuration is wrong.
-const WRONG_USE: u8 = 2;
+use failure::{EXIT_CODES, FAILED, WRONG_USE, failed};
+
 /// How long threads that block may keep the process after everything else has ended.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
@@ -32,9 +41,6 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes:\n  0  all is well\n  1  something failed; standard error says what\n  2  the command \
-                          line or the configuration is wrong";
-
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the sender, the inbox and the HTTP API, until SIGTERM or Ctrl-C
@@ -45,6 +51,16 @@ enum Command {
     /// Make, list and revoke API tokens
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Register, change and watch webhooks; bring them what they missed
+    Webhooks(webhooks::Webhooks),
+    /// Publish events, look at one, follow what is sent
+    Events(events::Events),
+    /// Search what was sent, and send it again
+    Deliveries(deliveries::Deliveries),
+    /// Say why webhooks got an event, or did not
+    Explain(explain::Explain),
+    /// Look at what was received
+    Inbox(inbox::Inbox),
     /// Watch the whole path at work for half a minute: published, delivered through failures, received, in a database
     Demo {
         /// An empty or new directory for the demo's files [default: one in the system's temporary directory]
@@ -118,6 +134,11 @@ impl Cli {
                 ExitCode::SUCCESS
             }),
             Command::Token(command) => command.run(),
+            Command::Webhooks(webhooks) => webhooks.run(),
+            Command::Events(events) => events.run(),
+            Command::Deliveries(deliveries) => deliveries.run(),
+            Command::Explain(explain) => explain.run(),
+            Command::Inbox(inbox) => inbox.run(),
             Command::Demo { dir } => in_runtime(show(dir)),
         }
     }
@@ -151,11 +172,6 @@ fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
         }
         Err(error) => failed(&error),
     }
-}
-
-fn failed(error: &dyn std::error::Error) -> ExitCode {
-    log::tell(format_args!("hikyaku: {error}\n"));
-    ExitCode::from(FAILED)
 }
 
 async fn serve(config: Config) -> ExitCode {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, Request};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{self, Error};
@@ -100,14 +100,26 @@ impl Client {
     /// # Errors
     /// No answer came, or one whose status is not 2xx.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, ClientError> {
+        let (status, bytes) = self.call_raw(method, path, body.map(Value::to_string)).await?;
+        Ok(Answer { status, json: serde_json::from_slice(&bytes).unwrap_or(Value::Null) })
+    }
+
+    /// As [`Self::call`], with the JSON of both sides to the byte; gives the answer's status too.
+    ///
+    /// # Errors
+    /// No answer came, or one whose status is not 2xx.
+    pub async fn call_raw(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<(u16, Bytes), ClientError> {
         let json = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
         let headers = if body.is_some() { &json[..] } else { &[] };
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let (status, bytes) = self.exchange(method, path, headers, body.into()).await?;
-        let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let (status, bytes) = self.exchange(method, path, headers, body.unwrap_or_default().into()).await?;
         match status {
-            200..=299 => Ok(Answer { status, json }),
-            _ => Err(ClientError::Refused { status, problem: json }),
+            200..=299 => Ok((status, bytes)),
+            _ => Err(ClientError::Refused { status, problem: serde_json::from_slice(&bytes).unwrap_or(Value::Null) }),
         }
     }
 
@@ -123,7 +135,12 @@ impl Client {
         body: Bytes,
     ) -> Result<(u16, Bytes), ClientError> {
         let failed = |reason: String| ClientError::NoAnswer { server: self.server.clone(), reason };
+        let has_length = method == Method::POST;
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.server));
+        if has_length {
+            // hyper leaves it out where there is no body; a proxy may insist on it (411).
+            request = request.header(CONTENT_LENGTH, body.len());
+        }
         for (name, value) in headers {
             request = request.header(name, value);
         }

@@ -11,6 +11,7 @@ pub mod http;
 pub mod inbox;
 pub mod log;
 pub mod outbound;
+pub mod retention;
 pub mod sender;
 pub mod store;
 pub mod trace;

@@ -31,6 +31,18 @@ fn the_version_is_told() {
 }
 
 #[test]
+fn help_names_the_exit_codes_and_gives_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = |arguments: &[&str]| text(&hikyaku(folder.path(), arguments).stdout);
+    let codes = help(&["--help"]);
+    assert!((0..=5).all(|code| codes.contains(&format!("\n  {code}  "))), "{codes}");
+    for noun in ["webhooks", "events", "deliveries", "explain", "inbox"] {
+        let said = help(&[noun, "--help"]);
+        assert!(said.contains("Example") && said.contains(&format!("hikyaku {noun} ")), "{said}");
+    }
+}
+
+#[test]
 fn without_a_command_or_with_a_wrong_one_it_explains_and_exits_2() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [&[][..], &["deliver"], &["serve", "--port", "1"], &["serve", "--set", "x"]] {
@@ -67,9 +79,11 @@ fn config_check_says_that_an_address_for_others_needs_a_token() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         text(&output.stderr)
     };
-    let said = check(&["--listen", "0.0.0.0:80"]);
+    let sealed = format!("sealing_key={}", "5ea1".repeat(16));
+    let reachable = ["--listen", "0.0.0.0:80", "--set", sealed.as_str()];
+    let said = check(&reachable);
     assert!(said.contains("0.0.0.0:80") && said.contains("hikyaku token create --admin"), "{said}");
-    assert_eq!(check(&["--listen", "0.0.0.0:80", "--set", "api.token=0123456789abcdef"]), "");
+    assert_eq!(check(&[&reachable[..], &["--set", "api.token=0123456789abcdef"]].concat()), "");
     assert_eq!(check(&[]), "");
 }
 

@@ -16,7 +16,7 @@ const LONG_FILES: [(&str, &str); 1] =
     [("crates/hikyaku/src/store/model.rs", "one thing: the data that goes through the store's trait, with its docs")];
 
 /// What each module of the program may import from its own crate. The arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("client", &[]),
     ("clock", &[]),
     ("file", &[]),
@@ -25,9 +25,10 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("trace", &["clock", "outbound"]),
     ("sender", &["clock", "outbound", "store", "trace"]),
     ("inbox", &["clock", "file", "outbound", "store", "trace"]),
+    ("retention", &["clock", "store"]),
     ("http", &["clock", "inbox", "outbound", "sender", "store", "trace"]),
-    ("config", &["clock", "inbox", "sender", "store", "trace"]),
-    ("app", &["clock", "config", "http", "inbox", "log", "outbound", "sender", "store", "trace"]),
+    ("config", &["clock", "inbox", "retention", "sender", "store", "trace"]),
+    ("app", &["clock", "config", "http", "inbox", "log", "outbound", "retention", "sender", "store", "trace"]),
     ("demo", &["app", "client", "clock", "config", "log"]),
 ];
 
@@ -228,7 +229,7 @@ fn every_problem_setting_and_metric_is_documented() {
     let takes = [".get(\"", ".require(\"", ".list(\"", ".table(\"", ".tables(\"", ".texts(\"", "pause(\""];
     let settings = read("config/read.rs");
     let settings = takes.iter().flat_map(|take| settings.split(take).skip(1)).filter_map(|rest| rest.split('"').next());
-    let tables = ["api", "sender", "targets", "inbox", "log", "tracing", "source", "destination", "route"];
+    let tables = ["api", "sender", "targets", "inbox", "log", "retention", "tracing", "source", "destination", "route"];
     let form = |key: &str| if tables.contains(&key) { format!("{key}]") } else { format!("| `{key}` |") };
     assert_documented("docs/configuration.md", settings.map(form).collect());
 

@@ -29,6 +29,7 @@ use crate::http::{self, Access, State};
 use crate::inbox::Inbox;
 use crate::inbox::destination::{self, Destination, Tools};
 use crate::outbound::{Client, SystemResolver, TlsError};
+use crate::retention::Retention;
 use crate::sender::{self, Sender};
 use crate::store::memory::MemoryStore;
 use crate::store::sqlite::{OpenError, SqliteStore};
@@ -98,6 +99,7 @@ pub struct App {
     store: SharedStore,
     sender: Arc<Sender>,
     inbox: Arc<Inbox>,
+    retention: Arc<Retention>,
     metrics: PrometheusHandle,
     exporter: Option<trace::Exporter>,
 }
@@ -142,6 +144,7 @@ impl App {
             config.routes,
             destinations,
         );
+        let retention = Retention::new(Arc::clone(&store), Arc::clone(&clock), config.retention);
         let (listener, address) = listen(config.listen).await?;
         let router = http::router(State {
             store: Arc::clone(&store),
@@ -155,7 +158,7 @@ impl App {
             max_event_bytes: config.api.max_event_bytes,
         });
         let max_connections = room.connections;
-        Ok(Self { listener, address, max_connections, router, store, sender, inbox, metrics, exporter })
+        Ok(Self { listener, address, max_connections, router, store, sender, inbox, retention, metrics, exporter })
     }
 
     /// Where it listens: the real port, where the configured one was 0.
@@ -179,12 +182,13 @@ impl App {
         server.spawn(connections::serve(self.listener, self.max_connections, self.router, stop_serving.clone()));
         workers.spawn(self.sender.run(stop_working.clone()));
         workers.spawn(self.inbox.run(stop_working.clone()));
+        workers.spawn(self.retention.run(stop_working.clone()));
         tracing::info!(addr = %self.address, "listening");
 
         let ended = tokio::select! {
             () = shutdown => Ok(()),
             Some(ended) = server.join_next() => Err(("the server", ended)),
-            Some(ended) = workers.join_next() => Err(("the sender or the inbox", ended)),
+            Some(ended) = workers.join_next() => Err(("the sender, the inbox or retention", ended)),
             () = metrics::upkeep(self.metrics) => Ok(()),
         };
         tracing::info!("stopping: no more is taken, what is under way may end");
@@ -220,8 +224,11 @@ async fn open_store(config: &Config, clock: &SharedClock) -> Result<SharedStore,
             Ok(Arc::new(MemoryStore::new()))
         }
         StoreLocation::Sqlite(path) => {
-            let clock = Arc::clone(clock);
-            let store = spawn_blocking(move || SqliteStore::open(&path, &*clock)).await??;
+            let (clock, seal) = (Arc::clone(clock), config.seal.clone());
+            if seal.keys().is_empty() {
+                tracing::warn!("no `sealing_key` is set: the webhooks' secrets stand in the store as they are");
+            }
+            let store = spawn_blocking(move || SqliteStore::open(&path, seal, &*clock)).await??;
             Ok(Arc::new(store))
         }
     }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::clock::SystemClock;
 use crate::store::Store;
+use crate::store::seal::Seal;
 
 /// Longer than anything here takes on a slow machine: a test that waits as long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -89,13 +90,14 @@ async fn beyond_this_machine_it_listens_only_when_there_is_a_token() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("h.db");
     let start = async || {
-        let text = format!("listen = '0.0.0.0:0'\nstore = 'sqlite:{}'", file.display());
+        let key = "5ea1".repeat(16);
+        let text = format!("listen = '0.0.0.0:0'\nstore = 'sqlite:{}'\nsealing_key = '{key}'", file.display());
         App::start(Config::from_toml(&text).unwrap(), Arc::new(SystemClock::start())).await
     };
     let error = start().await.unwrap_err().to_string();
     assert!(error.contains("0.0.0.0:0") && error.contains("hikyaku token create --admin"), "{error}");
     let keep = async |number: u8, revoked: bool| {
-        let store = SqliteStore::open(&file, &SystemClock::start()).unwrap();
+        let store = SqliteStore::open(&file, Seal::default(), &SystemClock::start()).unwrap();
         let now = jiff::Timestamp::UNIX_EPOCH;
         let (token, _) = ApiToken::issue(Scope::Admin, String::new(), now, [number; 10], [number; 32]);
         store.create_token(token.clone()).await.unwrap();

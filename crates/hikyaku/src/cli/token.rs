@@ -1,6 +1,5 @@
 //! `hikyaku token`: API tokens, in the store itself while no server runs on it, else through that server.
 
-use std::error::Error;
 use std::fmt::{self, Write};
 use std::process::ExitCode;
 
@@ -17,13 +16,12 @@ use hikyaku_core::token::{ApiToken, Scope, check_token_name};
 use hyper::Method;
 use serde_json::{Value, json};
 
+use super::failure::{Failure, failed};
 use super::server::{self, Server};
-use super::{failed, in_runtime, with_config};
+use super::{in_runtime, with_config};
 
 /// Tokens that are asked for at a time.
 const PAGE_TOKENS: u32 = 200;
-
-type Failure = Box<dyn Error>;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
@@ -68,7 +66,7 @@ pub(super) struct ScopeArgument {
     admin: bool,
 }
 
-fn organization(text: &str) -> Result<OrganizationId, String> {
+pub(super) fn organization(text: &str) -> Result<OrganizationId, String> {
     OrganizationId::parse(text).map_err(|error| format!("it {error}"))
 }
 
@@ -128,7 +126,7 @@ fn place(config: &Config, token: Option<&str>, makes: bool) -> Result<Place, Fai
             )
             .into());
         }
-        match SqliteStore::open(path, &SystemClock::start()) {
+        match SqliteStore::open(path, config.seal.clone(), &SystemClock::start()) {
             Ok(store) => return Ok(Place::Store(store, path.display().to_string())),
             Err(OpenError::InUse { .. }) => {}
             Err(error) => return Err(error.into()),

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use hikyaku_core::signature::Secret;
 
 use crate::inbox::{self, destination};
-use crate::{log, sender, trace};
+use crate::store::seal::Seal;
+use crate::{log, retention, sender, trace};
 use tree::{Source, Table};
 
 pub use tree::Place;
@@ -44,6 +45,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where everything is kept.
     pub store: StoreLocation,
+    /// What the secrets in the store are sealed with (S15).
+    pub seal: Seal,
     /// The HTTP API.
     pub api: Api,
     /// The sender.
@@ -60,6 +63,8 @@ pub struct Config {
     pub log: log::Settings,
     /// Where traces go.
     pub tracing: trace::Settings,
+    /// How long things are kept.
+    pub retention: retention::Settings,
 }
 
 impl Default for Config {
@@ -68,6 +73,7 @@ impl Default for Config {
             file: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             store: StoreLocation::Sqlite(PathBuf::from("hikyaku.db")),
+            seal: Seal::default(),
             api: Api::default(),
             sender: sender::Settings::default(),
             inbox: inbox::Settings::default(),
@@ -76,6 +82,7 @@ impl Default for Config {
             destinations: Vec::new(),
             log: log::Settings::default(),
             tracing: trace::Settings::default(),
+            retention: retention::Settings::default(),
         }
     }
 }
@@ -208,7 +215,7 @@ fn path_of_variable(name: &str) -> Option<String> {
     let path = name.strip_prefix(VARIABLE_PREFIX)?;
     match path {
         // The file itself, and what the commands are told that talk to a server.
-        "CONFIG" | "SERVER" | "TOKEN" => None,
+        "CONFIG" | "SERVER" | "TOKEN" | "ORGANIZATION" => None,
         "LOG" => Some("log.level".to_owned()),
         // Left to test harnesses, which have to tell their own processes something.
         _ if path.starts_with("TEST_") => None,

@@ -17,11 +17,13 @@ use hikyaku_core::webhook::WebhookUrl;
 use super::section::Section;
 use super::tree::{Place, Table};
 use super::value::{
-    Names, boolean, choice, duration, identifier, integer, listen, name, parsed, range, secret, sqlite_path, text,
+    Names, age, boolean, choice, duration, identifier, integer, listen, name, parsed, range, secret, sqlite_path, text,
 };
 use super::{Api, Config, Problem, StoreLocation};
 use crate::inbox::{self, Once, Order, Route, destination};
 use crate::log::{self, Format};
+use crate::retention::{self, MIN_AGE};
+use crate::store::seal::{MAX_SEALING_KEYS, Seal, SealingKey};
 use crate::{sender, trace};
 
 /// Shortest time anything may take, so that nothing is cut off before it can begin.
@@ -59,6 +61,7 @@ pub(super) fn config(
             file: None,
             listen: root.get("listen", listen).unwrap_or(defaults.listen),
             store: root.get("store", parsed(store)).unwrap_or(defaults.store),
+            seal: seal(root, environment),
             api: root.table("api", |section| api(section, environment)),
             sender: root.table("sender", sender_settings),
             inbox: root.table("inbox", inbox_settings),
@@ -67,10 +70,43 @@ pub(super) fn config(
             routes: root.tables("route", |section| route(section, &names.0, &names.1, &mut names.2)),
             log: root.table("log", log_settings),
             tracing: root.table("tracing", |section| tracing_settings(section, environment)),
+            retention: root.table("retention", retention_settings),
         };
+        check_sealed(root, &config);
         check_files(root, &config);
         config
     })
+}
+
+/// S15: a store that serves other machines holds no secret in the open.
+fn check_sealed(root: &mut Section<'_>, config: &Config) {
+    let keeps_open = matches!(config.store, StoreLocation::Sqlite(_)) && !root.has("sealing_key");
+    if !config.listen.ip().is_loopback() && keeps_open {
+        let message = format!(
+            "is {}, which other machines can reach, and the secrets in the store are not sealed; set `sealing_key` (or \
+             the variable HIKYAKU_SEALING_KEY) to what `openssl rand -hex 32` prints and keep it apart from the store, \
+             or listen on 127.0.0.1",
+            config.listen
+        );
+        root.problem("listen", &message);
+    }
+}
+
+fn seal(root: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Seal {
+    let key = |node: &_| {
+        let key = secret(environment)(node)?;
+        SealingKey::parse(key.reveal()).map_err(|error| error.to_string())
+    };
+    let present = root.get("sealing_key", key);
+    let old = root.list("old_sealing_keys", key).unwrap_or_default();
+    if !old.is_empty() && !root.has("sealing_key") {
+        root.problem("old_sealing_keys", "is of no use without `sealing_key`, the key that seals from now on");
+    }
+    if old.len() >= MAX_SEALING_KEYS {
+        let most = MAX_SEALING_KEYS - 1;
+        root.problem("old_sealing_keys", &format!("has {} keys; at most {most} are allowed", old.len()));
+    }
+    Seal::new(present.into_iter().chain(old).collect())
 }
 
 /// A destination's rows and our own must not share a file: ours is written by one connection only.
@@ -177,6 +213,16 @@ fn inbox_settings(section: &mut Section<'_>) -> inbox::Settings {
         effect_timeout: section
             .get("effect_timeout", duration(SHORTEST_TIMEOUT..=LONGEST_EFFECT))
             .unwrap_or(defaults.effect_timeout),
+    }
+}
+
+/// An id that is forgotten sooner than its provider stops repeating it takes effect twice (C7): that is refused here.
+fn retention_settings(section: &mut Section<'_>) -> retention::Settings {
+    let defaults = retention::Settings::default();
+    let why = "what is dropped is no longer known as a duplicate, and a provider may send it again for 71 minutes";
+    retention::Settings {
+        events: section.get("events", age(MIN_AGE, why)).unwrap_or(defaults.events),
+        inbox: section.get("inbox", age(MIN_AGE, why)).unwrap_or(defaults.inbox),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The configuration that holds, as TOML that could be read again, but for the secrets.
 
 use std::fmt::{self, Display, Write};
+use std::time::Duration;
 
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::signature::Secret;
@@ -18,7 +19,13 @@ impl Display for Config {
             StoreLocation::Sqlite(path) => format!("sqlite:{}", path.display()),
             StoreLocation::Memory => "memory:".to_owned(),
         };
-        writeln!(f, "store = {}\n\n[api]", quoted(&store))?;
+        writeln!(f, "store = {}", quoted(&store))?;
+        if let [present, old @ ..] = self.seal.keys() {
+            // As comments, because what is hidden could not be read again as a key.
+            writeln!(f, "# sealing_key = \"(hidden:{})\"", present.id())?;
+            old.iter().try_for_each(|key| writeln!(f, "# old_sealing_keys has \"(hidden:{})\"", key.id()))?;
+        }
+        writeln!(f, "\n[api]")?;
         if let Some(token) = &self.api.token {
             writeln!(f, "token = {}", hidden(token))?;
         }
@@ -31,6 +38,9 @@ impl Display for Config {
             Format::Json => "json",
         };
         writeln!(f, "\n[log]\nlevel = {}\nformat = {}", quoted(&self.log.level), quoted(format))?;
+        let age = |age: Option<Duration>| quoted(age.map_or_else(|| "never".to_owned(), show_duration));
+        let retention = &self.retention;
+        writeln!(f, "\n[retention]\nevents = {}\ninbox = {}", age(retention.events), age(retention.inbox))?;
         self.show_tracing(f)?;
         self.show_sources(f)?;
         self.destinations.iter().try_for_each(|destination| show_destination(destination, f))?;

@@ -1,12 +1,17 @@
+mod overrides;
+
 use std::fs;
 use std::time::Duration;
 
 use super::*;
 use crate::inbox::{Once, Order};
+use crate::store::seal::SealingKey;
 
 const WHOLE: &str = r#"
 listen = "127.0.0.1:0"
 store = "sqlite:here.db"
+sealing_key = "env:SEALING_KEY"
+old_sealing_keys = ["AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="]
 [api]
 token = "env:TOKEN"
 max_event_bytes = 1000
@@ -28,6 +33,9 @@ give_up_after = "5s"
 [log]
 level = "info,hikyaku::sender=debug"
 format = "json"
+[retention]
+events = "2h"
+inbox = "never"
 [[source]]
 name = "receiptroller"
 provider = "receiptroller"
@@ -70,7 +78,9 @@ fn inputs(environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Inputs {
     }
 }
 
-const SECRETS: [(&str, &str); 2] = [("TOKEN", "0123456789abcdef"), ("RR_SECRET", "from the environment")];
+const SEALING_KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+const SECRETS: [(&str, &str); 3] =
+    [("TOKEN", "0123456789abcdef"), ("RR_SECRET", "from the environment"), ("SEALING_KEY", SEALING_KEY)];
 
 fn read(text: &str) -> Result<Config, Invalid> {
     read_text("f.toml".into(), text, &inputs(&SECRETS, &[]))
@@ -96,6 +106,8 @@ fn every_setting_is_read() {
     let config = read(WHOLE).unwrap();
     assert_eq!(config.api.token.unwrap().reveal(), "0123456789abcdef");
     assert_eq!(config.api.max_event_bytes, 1000);
+    let keys = config.seal.keys();
+    assert_eq!((keys.len(), keys[0].id()), (2, SealingKey::parse(SEALING_KEY).unwrap().id()));
     let schedule = &config.sender.policy.schedule;
     assert_eq!(schedule.delay_after(1), Some(Duration::from_millis(200)));
     assert_eq!(schedule.delay_after(5), Some(Duration::from_secs(3 * 24 * 3600)));
@@ -109,12 +121,29 @@ fn every_setting_is_read() {
     assert_eq!((books.name.as_str(), books.order, books.once), ("receiptroller-books", Order::Latest, Once::Key));
     assert_eq!((app.name.as_str(), app.order, app.once), ("receiptroller-app", Order::Every, Once::Delivery));
     assert!(app.events[0].matches("anything.at.all"));
+    assert_eq!((config.retention.events, config.retention.inbox), (Some(Duration::from_secs(7200)), None));
+}
+
+#[test]
+fn case26_ids_that_would_be_forgotten_too_soon_are_refused() {
+    for key in ["events", "inbox"] {
+        let refused = problems(&format!("[retention]\n{key} = '119m'"));
+        assert!(
+            refused.contains(&format!("`retention.{key}` must be at least 2h or \"never\", not \"119m\"")),
+            "{refused}"
+        );
+        assert!(refused.contains("duplicate") && refused.contains("71 minutes"), "{refused}");
+        assert!(read(&format!("[retention]\n{key} = '120m'")).is_ok());
+    }
+    let kept = Config::default().retention;
+    let week = Duration::from_secs(7 * 24 * 3600);
+    assert!(kept.events.is_some_and(|age| age >= week) && kept.inbox.is_some_and(|age| age >= week));
 }
 
 #[test]
 fn what_is_shown_hides_secrets_and_reads_back_as_the_same() {
     let shown = read(WHOLE).unwrap().to_string();
-    for secret in ["0123456789abcdef", "from the environment", "as-it-stands", "forwarded"] {
+    for secret in [SEALING_KEY, "AQEB", "0123456789abcdef", "from the environment", "as-it-stands", "forwarded"] {
         assert!(!shown.contains(secret), "{secret} is in:\n{shown}");
     }
     let again = read(&shown).unwrap_or_else(|error| panic!("{error}\n{shown}")).to_string();
@@ -122,14 +151,17 @@ fn what_is_shown_hides_secrets_and_reads_back_as_the_same() {
         text.lines().filter(|line| !line.contains("(hidden:")).map(str::to_owned).collect()
     };
     assert_eq!(without_secrets(&again), without_secrets(&shown));
-    assert_eq!(shown.matches("(hidden:").count(), 4);
+    assert_eq!(shown.matches("(hidden:").count(), 6);
 }
 
 /// Texts that are refused, and what is said, place included.
 const REFUSED: &[(&str, &str)] = &[
     ("listen = ", "f.toml:1:"),
     ("listen = 'a'\nlisten = 'b'", "f.toml:2:1: is not TOML: duplicate key"),
-    ("\n  liste = 1", "f.toml:2:3: `liste` is not a setting; here are: api, destination, inbox, listen, log, route"),
+    (
+        "\n  liste = 1",
+        "f.toml:2:3: `liste` is not a setting; here are: api, destination, inbox, listen, log, old_sealing_keys, retention, route",
+    ),
     ("[sender]\nretries = 3", "f.toml:2:1: `sender.retries` is not a setting; here are: attempt_timeout, in_flight"),
     (
         "[sender.targets]\nallow_https = true",
@@ -138,6 +170,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("sender = 3", "f.toml:1:10: `sender` must be a table, not an integer"),
     ("listen = 8080", "f.toml:1:10: `listen` must be a text (\"…\"), not an integer"),
     ("listen = 'localhost:80'", "`listen` must be an IP address and a port like \"127.0.0.1:8080\""),
+    (
+        "listen = '0.0.0.0:80'\n[api]\ntoken = '0123456789abcdef'",
+        "f.toml:1:10: `listen` is 0.0.0.0:80, which other machines can reach, and the secrets in the store are not sealed; \
+         set `sealing_key` (or the variable HIKYAKU_SEALING_KEY) to what `openssl rand -hex 32` prints",
+    ),
+    ("sealing_key = 'hunter2'", "f.toml:1:15: `sealing_key` must be 32 random bytes in hexadecimal or Base64"),
+    ("old_sealing_keys = ['x']", "f.toml:1:21: `old_sealing_keys` must be 32 random bytes"),
+    ("old_sealing_keys = ['env:SEALING_KEY']", "`old_sealing_keys` is of no use without `sealing_key`"),
     ("store = 'postgres://db/x'", "f.toml:1:9: `store` asks for PostgreSQL, which this version does not have"),
     ("store = 'sqlite:'", "`store` must be \"sqlite:PATH\""),
     ("store = 'sqlite://x.db'", "`store` must be \"sqlite:PATH\""),
@@ -171,6 +211,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("[inbox]\neffect_timeout = '1ms'", "`inbox.effect_timeout` must be between 10ms and 5m"),
     ("[inbox]\nretry_first = '2s'\nretry_longest = '1s'", "f.toml:3:17: `inbox.retry_longest` is shorter than"),
     ("[inbox]\ngive_up_after = '31d'", "`inbox.give_up_after` must be between 1ms and 30d"),
+    ("[retention]\ninbox = 'soon'", "f.toml:2:9: `retention.inbox` must be a length of time like"),
     ("[log]\nlevel = 'a=b=c'", "f.toml:2:9: `log.level` must be a level like \"info\""),
     ("[log]\nlevel = 'loud'", "f.toml:2:9: `log.level` must be a level like \"info\""),
     ("[log]\nlevel = 'info,hikyaku'", "`log.level` must be a level like \"info\""),
@@ -251,10 +292,10 @@ fn names_are_unique_and_routes_name_what_exists() {
     );
     let reported = problems(&doubled);
     let expected = [
-        "f.toml:52:1: `route.name` is the name \"receiptroller-app\", which another route has already, at f.toml:49:1; give \
+        "f.toml:57:1: `route.name` is the name \"receiptroller-app\", which another route has already, at f.toml:54:1; give \
          each a `name` of its own",
-        "f.toml:56:8: `destination.name` is the name \"app\", which another destination has already, at f.toml:39:8",
-        "f.toml:61:15: `route.destination` names the destination \"bank\", which does not exist; there are: app, books",
+        "f.toml:61:8: `destination.name` is the name \"app\", which another destination has already, at f.toml:44:8",
+        "f.toml:66:15: `route.destination` names the destination \"bank\", which does not exist; there are: app, books",
     ];
     assert_eq!(reported.lines().collect::<Vec<_>>(), expected);
 }
@@ -280,79 +321,11 @@ fn a_secret_that_cannot_be_had_is_one_problem() {
 }
 
 #[test]
-fn an_empty_variable_names_no_file() {
-    let inputs = inputs(&[("HIKYAKU_CONFIG", "")], &[]);
-    assert_eq!(load(&inputs).unwrap().file, None);
-}
-
-#[test]
 fn a_destination_does_not_write_into_the_stores_own_file() {
     for same in ["books.db", "./books.db", "../hikyaku/books.db", "./././books.db"] {
         let reported = problems(&WHOLE.replace("here.db", same));
         assert!(reported.contains("\"books\" writes into the store's own file"), "{same}: {reported}");
     }
-}
-
-#[test]
-fn a_flag_wins_over_the_environment_and_that_over_the_file() {
-    let file = "listen = '127.0.0.1:1'\n[sender]\nattempt_timeout = '1s'\nin_flight = 101";
-    let environment = [
-        ("HIKYAKU_LISTEN", "127.0.0.1:2"),
-        ("HIKYAKU_SENDER__ATTEMPT_TIMEOUT", "2s"),
-        ("HIKYAKU_SENDER__RETRY_DELAYS", "['1s', \"2s\"]"),
-        ("HIKYAKU_API__TOKEN", "1234567890123456"),
-        ("HIKYAKU_LOG", "debug"),
-        ("HIKYAKU_CONFIG", "/not/read/here"),
-        ("HIKYAKU_TEST_ANYTHING", "1"),
-        ("HOME", "/"),
-    ];
-    let inputs = inputs(&environment, &[("listen", "127.0.0.1:3"), ("sender.targets.allow_http", "true")]);
-    let config = read_text("f.toml".into(), file, &inputs).unwrap();
-    assert_eq!(config.listen.port(), 3);
-    assert_eq!(config.sender.attempt_timeout, Duration::from_secs(2));
-    assert_eq!(config.sender.in_flight, 101);
-    assert_eq!(config.sender.policy.schedule.max_attempts(), 3);
-    assert_eq!(config.api.token.unwrap().reveal(), "1234567890123456");
-    assert_eq!(config.log.level, "debug");
-    assert!(config.sender.targets.allow_http);
-}
-
-#[test]
-fn a_wrong_override_is_refused_by_its_own_name() {
-    let environment = [
-        ("HIKYAKU_LISTN", "x"),
-        ("HIKYAKU_SENDER__ATTEMPT_TIMEOUT", "5 parsecs"),
-        ("HIKYAKU_LISTEN__PORT", "1"),
-        ("HIKYAKU_SENDER__TARGETS__ALOW", "x"),
-    ];
-    let inputs = inputs(&environment, &[("sender.in_flight", "many")]);
-    let invalid = read_text("f.toml".into(), "listen = '127.0.0.1:1'", &inputs).unwrap_err().to_string();
-    for expected in [
-        "\n  --set sender.in_flight: `sender.in_flight` must be an integer, not a text",
-        "\n  HIKYAKU_LISTEN__PORT: cannot set `listen.port`: `listen` is a text, not a table",
-        "\n  HIKYAKU_LISTN: `listn` is not a setting; here are: api,",
-        "\n  HIKYAKU_SENDER__ATTEMPT_TIMEOUT: `sender.attempt_timeout` must be a length of time",
-        "\n  HIKYAKU_SENDER__TARGETS__ALOW: `sender.targets.alow` is not a setting; here are: allow, allow_http",
-    ] {
-        assert!(invalid.contains(expected), "{expected} is not in:\n{invalid}");
-    }
-}
-
-#[test]
-fn a_named_file_must_be_there_and_of_bearable_size() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("h.toml");
-    let inputs = Inputs { file: Some(file.clone()), ..Inputs::default() };
-    let missing = load(&inputs).unwrap_err().to_string();
-    assert!(missing.contains("h.toml: cannot be read: "), "{missing}");
-
-    fs::write(&file, "listen = '127.0.0.1:9'").unwrap();
-    let config = load(&inputs).unwrap();
-    assert_eq!((config.listen.port(), config.file), (9, Some(file.clone())));
-
-    fs::write(&file, " ".repeat(usize::try_from(MAX_FILE_BYTES).unwrap() + 1)).unwrap();
-    let large = load(&inputs).unwrap_err().to_string();
-    assert!(large.contains("it is larger than 1048576 bytes"), "{large}");
 }
 
 #[test]
@@ -369,9 +342,6 @@ fn a_secret_file_gives_its_text_without_the_line_end() {
 }
 
 #[test]
-fn what_kubernetes_sets_beside_a_service_of_this_name_is_no_setting() {
-    for name in ["HIKYAKU_PORT", "HIKYAKU_PORT_8080_TCP_ADDR", "HIKYAKU_SERVICE_HOST", "HIKYAKU_SERVICE_PORT_HTTP"] {
-        assert_eq!(path_of_variable(name), None, "{name}");
-    }
-    assert_eq!(path_of_variable("HIKYAKU_LISTEN").as_deref(), Some("listen"));
+fn s15_a_store_in_memory_needs_no_sealing_key() {
+    assert!(read("listen = '0.0.0.0:80'\nstore = 'memory:'").is_ok());
 }

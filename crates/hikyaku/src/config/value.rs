@@ -14,6 +14,8 @@ use jiff::{Span, SpanRelativeTo};
 
 use super::tree::{Node, Place, Value};
 
+/// Longest time for which things can be kept: ten years.
+const LONGEST_AGE: Duration = Duration::from_secs(3650 * 24 * 3600);
 /// Longest name of a source, destination or route, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
@@ -79,6 +81,17 @@ pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&Node) -> Re
                 Err(format!("must be between {least} and {most}, not {text:?}"))
             }
         }
+    }
+}
+
+/// A length of time of at least `least`, or `"never"` for none; `why` says what is wrong with a shorter one.
+pub(super) fn age(least: Duration, why: &str) -> impl Fn(&Node) -> Result<Option<Duration>, String> {
+    move |node| match text(node)?.as_str() {
+        "never" => Ok(None),
+        given => match duration(Duration::ZERO..=LONGEST_AGE)(node)? {
+            age if age >= least => Ok(Some(age)),
+            _ => Err(format!("must be at least {} or \"never\", not {given:?}: {why}", show_duration(least))),
+        },
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/v1/organizations/{organization}/deliveries/{event}/{webhook}`: one event for one webhook.
+//! `/v1/organizations/{organization}/deliveries`: what was sent, searched; and one event for one webhook.
 
 use std::sync::Arc;
 
@@ -6,13 +6,52 @@ use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use hikyaku_core::ids::DeliveryKey;
+use hikyaku_core::delivery::DeliveryState;
+use hikyaku_core::ids::{DeliveryKey, EventId, WebhookId};
 
 use super::State;
+use super::filters::MAX_SEARCHED_ROWS;
+use super::page::{Cursor, Page};
 use super::problem::{Kind, Problem};
-use super::request::InPath;
-use super::view::DeliveryJson;
-use crate::store::ResendOutcome;
+use super::request::{InPath, Query};
+use super::view::{DeliveryItem, DeliveryJson};
+use crate::store::{DeliveryPosition, DeliveryQuery, ResendOutcome};
+
+/// The parameters that are known.
+const PARAMETERS: [&str; 11] =
+    ["webhook", "event", "type", "state", "httpStatus", "error", "key", "from", "to", "limit", "cursor"];
+
+/// `GET …/deliveries?webhook&event&type&state&httpStatus&error&key&from&to&limit&cursor`, those of the newest events
+/// first. Statuses and errors are those of a delivery's last attempt; the time is that of its event's publish.
+pub(super) async fn list(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    query: Query,
+) -> Result<Json<Page<DeliveryItem>>, Problem> {
+    let query = query.only(&PARAMETERS)?;
+    let limit = query.limit()?;
+    let states = format!("one of {}", DeliveryState::ALL.map(DeliveryState::as_str).join(", "));
+    let (from, to) = query.stretch()?;
+    let found = state.store.deliveries(DeliveryQuery {
+        organization: path.organization()?,
+        webhook: query.parse("webhook", "the id of a webhook", |text| WebhookId::parse(text).ok())?,
+        event: query.parse("event", "the id of an event", |text| EventId::parse(text).ok())?,
+        event_type: query.event_type()?,
+        state: query.parse("state", &states, DeliveryState::parse)?,
+        last: query.outcome()?,
+        key: query.text("key").map(str::to_owned),
+        from,
+        to,
+        after: query.cursor(DeliveryPosition::decode)?,
+        limit: limit + 1,
+        look_at: MAX_SEARCHED_ROWS,
+    });
+    let found = found.await?;
+    let searched_to = found.searched_to.map(|place| (place.created_at, place.encode()));
+    let page =
+        Page::new(found.rows, limit, |row| row.position().encode(), |row| DeliveryItem::of(&row, state.clock.as_ref()));
+    Ok(Json(page.searched_to(searched_to)))
+}
 
 /// `POST …/resend`: sends the event to the webhook again, with the same id and bytes, in a new run of attempts (R13).
 /// It gives 202 and the delivery; 409 while the delivery waits or is under way. The webhook may be off, and may never

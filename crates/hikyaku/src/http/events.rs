@@ -7,8 +7,10 @@ use axum::Json;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use hikyaku_core::envelope::business_key;
 use hikyaku_core::event::{EventType, content_hash, render_body};
 use hikyaku_core::ids::{EventId, OrganizationId};
+use hikyaku_core::operational::is_operational;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
@@ -122,7 +124,7 @@ fn status(stored: &[PublishedEvent]) -> StatusCode {
 
 fn read_event(mut fields: Fields<'_>, now: Timestamp) -> Result<NewEvent, Vec<FieldError>> {
     fields.require(&["type", "data"]);
-    let event_type = fields.parse("type", EventType::parse);
+    let event_type = fields.parse("type", publishable);
     let id = fields.parse("id", EventId::parse);
     let given = fields.time("timestamp");
     let (Some(event_type), Some(data), []) = (event_type, fields.raw("data"), fields.errors()) else {
@@ -130,13 +132,27 @@ fn read_event(mut fields: Fields<'_>, now: Timestamp) -> Result<NewEvent, Vec<Fi
     };
     let id = id.unwrap_or_else(|| EventId::generate(now, clock::random()));
     let timestamp = given.unwrap_or(now);
+    let body = render_body(&id, &event_type, timestamp, data);
     Ok(NewEvent {
         content_hash: content_hash(&event_type, data, given),
-        body: render_body(&id, &event_type, timestamp, data),
+        created_at: now,
+        key: business_key(&body),
+        body,
         id,
         event_type,
         timestamp,
     })
+}
+
+/// Operational events come from the sender alone, so that whoever gets one can believe it.
+fn publishable(text: String) -> Result<EventType, String> {
+    match EventType::parse(text) {
+        Ok(event_type) if is_operational(event_type.as_str()) => Err(format!(
+            "{:?} is for the sender's own events; choose a type outside \"webhook.\" and \"delivery.\"",
+            event_type.as_str()
+        )),
+        parsed => parsed.map_err(|error| error.to_string()),
+    }
 }
 
 fn read_batch(body: &[u8], limit: usize, now: Timestamp) -> Result<Vec<NewEvent>, Problem> {

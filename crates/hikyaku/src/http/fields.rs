@@ -126,6 +126,11 @@ impl<'a> Fields<'a> {
         &self.errors
     }
 
+    /// Ends the reading: whatever is wrong is one problem.
+    pub(super) fn finish(self) -> Result<(), Problem> {
+        if self.errors.is_empty() { Ok(()) } else { Err(self.errors.into()) }
+    }
+
     /// What is wrong.
     pub(super) fn into_errors(self) -> Vec<FieldError> {
         self.errors

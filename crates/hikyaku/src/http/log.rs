@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Shared;
+use hikyaku_core::ids::{OrganizationId, WebhookId};
 
 use super::State;
+use super::filters::MAX_SEARCHED_ROWS;
 use super::page::{Cursor, Page};
 use super::problem::Problem;
 use super::request::{InPath, Query};
 use super::view::LogItem;
-use crate::store::{LogEntry, LogPosition, LogQuery};
+use crate::store::{LogEntry, LogPosition, LogQuery, OutcomeFilter};
 
-/// `GET …/log?limit&cursor`; also of a webhook that has been removed, as long as its log is kept.
+/// `GET …/log?type&httpStatus&error&from&to&limit&cursor`; also of a webhook that has been removed, as long as its log
+/// is kept.
 pub(super) async fn list(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -20,18 +23,47 @@ pub(super) async fn list(
 ) -> Result<Json<Page<LogItem>>, Problem> {
     let organization = path.organization()?;
     let webhook = path.webhook(&organization)?;
-    let query = query.only(&["limit", "cursor"])?;
-    let (limit, before) = (query.limit()?, query.cursor(LogPosition::decode)?);
-    let first_page = before.is_none();
-    let (whose, which) = (organization.clone(), webhook.clone());
-    let rows = state.store.log(LogQuery { organization: whose, webhook: which, before, limit: limit + 1 }).await?;
-    if rows.is_empty() && first_page {
-        let webhooks = state.store.webhooks(&organization).await?;
-        if !webhooks.iter().any(|known| known.id == webhook) {
-            return Err(Problem::not_found("webhook", webhook.as_str(), &organization));
-        }
+    let query = query.only(&["type", "httpStatus", "error", "from", "to", "limit", "cursor"])?;
+    let limit = query.limit()?;
+    let (from, to) = query.stretch()?;
+    let lines = LogQuery {
+        organization: organization.clone(),
+        webhook: webhook.clone(),
+        event_type: query.event_type()?,
+        outcome: query.outcome()?,
+        from,
+        to,
+        before: query.cursor(LogPosition::decode)?,
+        limit: limit + 1,
+        look_at: MAX_SEARCHED_ROWS,
+    };
+    let found = state.store.log(lines).await?;
+    if found.rows.is_empty() && found.searched_to.is_none() {
+        require_webhook(&state, &organization, &webhook).await?;
     }
-    Ok(Json(Page::new(rows, limit, |row| position(row).encode(), |row| LogItem::of(&row))))
+    let searched_to = found.searched_to.map(|place| (place.started_at, place.encode()));
+    let page = Page::new(found.rows, limit, |row| position(row).encode(), |row| LogItem::of(&row));
+    Ok(Json(page.searched_to(searched_to)))
+}
+
+/// Refuses a webhook that has never been: nothing of it is in the log.
+async fn require_webhook(state: &State, organization: &OrganizationId, id: &WebhookId) -> Result<(), Problem> {
+    let known = state.store.webhooks(organization).await?.iter().any(|webhook| webhook.id == *id);
+    let any_line = async || -> Result<bool, Problem> {
+        let all = LogQuery {
+            organization: organization.clone(),
+            webhook: id.clone(),
+            event_type: None,
+            outcome: OutcomeFilter::default(),
+            from: None,
+            to: None,
+            before: None,
+            limit: 1,
+            look_at: 1,
+        };
+        Ok(!state.store.log(all).await?.rows.is_empty())
+    };
+    if known || any_line().await? { Ok(()) } else { Err(Problem::not_found("webhook", id.as_str(), organization)) }
 }
 
 fn position(row: &LogEntry) -> LogPosition {

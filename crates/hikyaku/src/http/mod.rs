@@ -9,6 +9,7 @@ mod deliveries;
 mod events;
 mod explain;
 mod fields;
+mod filters;
 mod health;
 mod inbox;
 mod log;
@@ -19,11 +20,13 @@ mod problem;
 mod receive;
 mod recoveries;
 mod request;
+mod rotate;
 mod router;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod trial;
 mod view;
 mod webhooks;
 

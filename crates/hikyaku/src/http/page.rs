@@ -1,11 +1,12 @@
 //! Lists that are read page by page, and the cursors between the pages.
 
 use data_encoding::BASE64URL_NOPAD;
-use hikyaku_core::ids::EventId;
+use hikyaku_core::ids::{EventId, WebhookId};
+use hikyaku_core::timestamp;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::store::{LogPosition, MissedPosition, RowPosition};
+use crate::store::{DeliveryPosition, LogPosition, MissedPosition, RowPosition};
 
 /// One page of a list.
 #[derive(Debug, Serialize)]
@@ -15,6 +16,10 @@ pub(super) struct Page<T> {
     items: Vec<T>,
     /// Given back as `cursor` it brings the next page; `null` on the last.
     next_cursor: Option<String>,
+    /// Only where the request had looked at as much as it may before its page was full: everything newer than this has
+    /// been searched, and `nextCursor` goes on from here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    searched_to: Option<String>,
 }
 
 impl<T> Page<T> {
@@ -24,7 +29,17 @@ impl<T> Page<T> {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next_cursor = rows.last().filter(|_| more).map(cursor);
-        Self { items: rows.into_iter().map(item).collect(), next_cursor }
+        Self { items: rows.into_iter().map(item).collect(), next_cursor, searched_to: None }
+    }
+
+    /// The page of a search that ended at this time and with this cursor, because it had looked at as much as it may.
+    pub(super) fn searched_to(mut self, place: Option<(Timestamp, String)>) -> Self {
+        // A page that is full goes on after its last row.
+        if let Some((at, cursor)) = place.filter(|_| self.next_cursor.is_none()) {
+            self.searched_to = Some(timestamp::format(at));
+            self.next_cursor = Some(cursor);
+        }
+        self
     }
 }
 
@@ -62,6 +77,24 @@ impl Cursor for MissedPosition {
     }
 }
 
+impl Cursor for DeliveryPosition {
+    fn encode(&self) -> String {
+        let webhook = self.webhook.as_ref().map_or("", WebhookId::as_str);
+        seal(&format!("{}:{webhook}:{}", self.created_at.as_millisecond(), self.event))
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let text = open(text)?;
+        let mut parts = text.splitn(3, ':');
+        let created_at = Timestamp::from_millisecond(parts.next()?.parse().ok()?).ok()?;
+        let webhook = match parts.next()? {
+            "" => None,
+            id => Some(WebhookId::parse(id).ok()?),
+        };
+        Some(Self { created_at, event: EventId::parse(parts.next()?).ok()?, webhook })
+    }
+}
+
 impl Cursor for RowPosition {
     fn encode(&self) -> String {
         seal(&self.0.to_string())
@@ -92,7 +125,12 @@ mod tests {
             run: 2,
             number: 4,
         };
-        assert_eq!(LogPosition::decode(&position.encode()), Some(position));
+        assert_eq!(LogPosition::decode(&position.encode()), Some(position.clone()));
+        for webhook in [None, Some(WebhookId::parse("wh_1").unwrap())] {
+            let (created_at, event) = (position.started_at, EventId::parse("t1|2026-13:|9/%").unwrap());
+            let position = DeliveryPosition { created_at, event, webhook };
+            assert_eq!(DeliveryPosition::decode(&position.encode()), Some(position));
+        }
         assert_eq!(RowPosition::decode(&RowPosition(-7).encode()), Some(RowPosition(-7)));
         let missed = MissedPosition { timestamp: Timestamp::UNIX_EPOCH, event: EventId::parse("a:b").unwrap() };
         assert_eq!(MissedPosition::decode(&missed.encode()), Some(missed));
@@ -109,6 +147,9 @@ mod tests {
             assert_eq!(LogPosition::decode(bad), None, "{bad}");
             assert_eq!(RowPosition::decode(bad), None, "{bad}");
             assert!(MissedPosition::decode(bad).is_none_or(|position| position.encode() == bad), "{bad}");
+        }
+        for bad in ["", "x", "////", &seal("1:wh_1"), &seal("1:w h:e"), &seal("x:wh_1:e"), &seal("1:wh_1:")] {
+            assert_eq!(DeliveryPosition::decode(bad), None, "{bad}");
         }
     }
 

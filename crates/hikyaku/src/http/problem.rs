@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::store::StoreError;
 
-/// When to come back while the store is not available, in seconds.
+/// When to come back while the store is not available or too many tests are under way, in seconds.
 const RETRY_AFTER_SECONDS: u16 = 1;
 /// Most entries in `errors`; a batch can be wrong in thousands of places.
 pub(super) const MAX_FIELD_ERRORS: usize = 100;
@@ -39,6 +39,7 @@ pub(super) enum Kind {
     RecoveryRunning,
     WebhookOff,
     TooManyWebhooks,
+    TooManyTests,
     TooLarge,
     UnsupportedMediaType,
     UnsupportedEncoding,
@@ -77,6 +78,7 @@ impl Kind {
                 (S::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", "The body is not declared as JSON")
             }
             Self::UnsupportedEncoding => (S::UNSUPPORTED_MEDIA_TYPE, "unsupported-encoding", "The body is compressed"),
+            Self::TooManyTests => (S::TOO_MANY_REQUESTS, "too-many-tests", "Too many tests are under way"),
             Self::UnusableUrl => (S::UNPROCESSABLE_ENTITY, "unusable-url", "Nothing can be delivered to this URL"),
             Self::Internal => (S::INTERNAL_SERVER_ERROR, "internal", "The server failed"),
             Self::OutcomeUnknown => {
@@ -220,7 +222,9 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self.kind {
-            Kind::Unavailable => drop(headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into())),
+            Kind::Unavailable | Kind::TooManyTests => {
+                drop(headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into()))
+            }
             Kind::Unauthorized => drop(headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             _ => {}
         }

@@ -17,7 +17,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
 use super::{
-    State, access, deliveries, events, explain, health, inbox, log, metrics, receive, recoveries, tokens, webhooks,
+    State, access, deliveries, events, explain, health, inbox, log, metrics, receive, recoveries, rotate, tokens,
+    trial, webhooks,
 };
 
 /// Routes under one guard, and their paths, so that a test can walk them all.
@@ -42,7 +43,9 @@ pub(super) fn organization_routes() -> Routes {
             "/v1/organizations/{organization}/webhooks/{webhook}",
             get(webhooks::read).patch(webhooks::change).delete(webhooks::remove),
         )
+        .route("/v1/organizations/{organization}/webhooks/{webhook}/rotate-secret", post(rotate::rotate_secret))
         .route("/v1/organizations/{organization}/webhooks/{webhook}/log", get(log::list))
+        .route("/v1/organizations/{organization}/webhooks/{webhook}/test", post(trial::test))
         .route("/v1/organizations/{organization}/webhooks/{webhook}/missed", get(recoveries::missed))
         .route("/v1/organizations/{organization}/webhooks/{webhook}/recover", post(recoveries::recover))
         .route(
@@ -56,6 +59,7 @@ pub(super) fn organization_routes() -> Routes {
             post(events::publish_batch).get(events::read_named_batch),
         )
         .route("/v1/organizations/{organization}/events/{event}", get(events::read))
+        .route("/v1/organizations/{organization}/deliveries", get(deliveries::list))
         .route("/v1/organizations/{organization}/events/{event}/explain", get(explain::explain))
         .route("/v1/organizations/{organization}/inbox", get(inbox::list))
         .route("/v1/organizations/{organization}/inbox/{source}/{delivery}", get(inbox::read))

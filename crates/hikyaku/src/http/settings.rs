@@ -1,5 +1,6 @@
 //! The settings of a webhook, as they stand flat in its JSON. `null` puts one back to its default.
 
+use hikyaku_core::signature::Scheme;
 use hikyaku_core::webhook::Setting;
 
 use super::fields::Fields;
@@ -38,4 +39,12 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Setting> {
         fields.checked("traceContext", "true or false").map(Setting::TraceContext),
     ];
     given.into_iter().flatten().collect()
+}
+
+/// The scheme that is given, or the default; `None` where what is given is none.
+pub(super) fn scheme(fields: &Fields<'_>) -> Option<Scheme> {
+    match fields.raw("signature") {
+        None => Some(Scheme::default()),
+        Some(given) => serde_json::from_str::<Option<Scheme>>(given.get()).ok().map(Option::unwrap_or_default),
+    }
 }

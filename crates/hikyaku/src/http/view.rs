@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 
 use crate::clock::Clock;
 use crate::store::{
-    AttemptRecord, DeliveryView, EffectView, EventView, InboxRowDetail, InboxRowView, LogEntry, PublishedEvent,
+    AttemptRecord, DeliveryRow, DeliveryView, EffectView, EventView, InboxRowDetail, InboxRowView, LastAttempt,
+    LogEntry, PublishedEvent,
 };
 
 /// A list that has one page only.
@@ -32,6 +33,12 @@ pub(super) struct WebhookView {
     active: bool,
     #[serde(flatten)]
     settings: Settings,
+    /// What receivers verify with; only of a scheme that has such a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_key: Option<String>,
+    /// Until when the secret before the last rotation is good; only while there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous_secret_until: Option<String>,
     created_at: String,
     /// Since when it is off; only while it is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +65,8 @@ impl WebhookView {
             description: webhook.description.clone(),
             active: webhook.off.is_none(),
             settings: webhook.settings.clone(),
+            public_key: webhook.settings.signature.public_key(&webhook.secret),
+            previous_secret_until: webhook.previous_secret.as_ref().map(|previous| timestamp::format(previous.until)),
             created_at: timestamp::format(webhook.created_at),
             off_since: webhook.off.as_ref().map(|off| timestamp::format(off.since)),
             off_reason,
@@ -66,15 +75,15 @@ impl WebhookView {
     }
 }
 
-/// A new webhook, with the secret that is shown this once (S15).
+/// A webhook with its new secret, which is shown this once (S15).
 #[derive(Serialize)]
-pub(super) struct CreatedWebhook {
+pub(super) struct WebhookWithSecret {
     #[serde(flatten)]
     webhook: WebhookView,
     secret: String,
 }
 
-impl CreatedWebhook {
+impl WebhookWithSecret {
     pub(super) fn of(webhook: &Webhook) -> Self {
         Self { webhook: WebhookView::of(webhook), secret: webhook.secret.reveal().to_owned() }
     }
@@ -187,10 +196,7 @@ struct AttemptJson {
 
 impl AttemptJson {
     fn of(attempt: &AttemptRecord) -> Self {
-        let error_kind = match attempt.outcome {
-            Outcome::Answered(_) => None,
-            Outcome::Failed(kind) => Some(kind.as_str()),
-        };
+        let error_kind = error_kind(attempt.outcome);
         let error = if attempt.error.is_empty() { error_kind } else { Some(attempt.error.as_str()) };
         Self {
             run: attempt.run,
@@ -202,6 +208,78 @@ impl AttemptJson {
             duration_ms: u64::try_from(attempt.duration.as_millis()).unwrap_or(u64::MAX),
             response_body: String::from_utf8_lossy(&attempt.response_body).into_owned(),
         }
+    }
+}
+
+/// A delivery in a list.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DeliveryItem {
+    /// The event's id, which is the delivery's for the receiver (R21).
+    delivery_id: String,
+    event_type: String,
+    webhook_id: String,
+    /// When the event was published.
+    created_at: String,
+    state: &'static str,
+    /// Whether an attempt is under way.
+    in_flight: bool,
+    /// When the next attempt is due; `null` where none is, or one is under way.
+    next_attempt_at: Option<String>,
+    /// Why it was cancelled.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    /// How many attempts have ended.
+    attempts: u32,
+    /// The last of them; `null` where there is none.
+    last_attempt: Option<LastAttemptJson>,
+}
+
+impl DeliveryItem {
+    pub(super) fn of(row: &DeliveryRow, clock: &dyn Clock) -> Self {
+        Self {
+            delivery_id: row.event.to_string(),
+            event_type: row.event_type.to_string(),
+            webhook_id: row.webhook.to_string(),
+            created_at: timestamp::format(row.created_at),
+            state: row.state.as_str(),
+            in_flight: row.in_flight,
+            next_attempt_at: row.next_attempt_at.map(|due| timestamp::format(on_the_wall(due, clock))),
+            reason: row.reason.clone(),
+            attempts: row.attempts,
+            last_attempt: row.last.map(LastAttemptJson::of),
+        }
+    }
+}
+
+/// The last attempt of a delivery, in short.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LastAttemptJson {
+    /// 0 where no status came (R6).
+    http_status: u16,
+    /// Why none came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_kind: Option<&'static str>,
+    started_at: String,
+    duration_ms: u64,
+}
+
+impl LastAttemptJson {
+    fn of(last: LastAttempt) -> Self {
+        Self {
+            http_status: last.outcome.http_status(),
+            error_kind: error_kind(last.outcome),
+            started_at: timestamp::format(last.started_at),
+            duration_ms: u64::try_from(last.duration.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+fn error_kind(outcome: Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Answered(_) => None,
+        Outcome::Failed(kind) => Some(kind.as_str()),
     }
 }
 

@@ -7,21 +7,23 @@ use axum::extract::{Request, State as Shared};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hikyaku_core::event::EventPattern;
-use hikyaku_core::ids::WebhookId;
-use hikyaku_core::signature::{MAX_SECRET_BYTES, MIN_SECRET_BYTES, Secret};
+use hikyaku_core::ids::{OrganizationId, WebhookId};
+use hikyaku_core::operational::Notice;
+use hikyaku_core::signature::{MAX_SECRET_BYTES, MIN_SECRET_BYTES, Scheme, Secret};
 use hikyaku_core::webhook::{
     MAX_DESCRIPTION_BYTES, MAX_EVENT_PATTERNS, Off, OffReason, Setting, Settings, Webhook, WebhookUrl,
 };
+use jiff::Timestamp;
 
 use super::State;
 use super::body::read_json;
 use super::fields::Fields;
-use super::problem::{Kind, Problem};
+use super::problem::{FieldError, Kind, Problem};
 use super::request::{InPath, Query};
 use super::settings;
-use super::view::{CreatedWebhook, Items, WebhookView};
+use super::view::{Items, WebhookView, WebhookWithSecret};
 use crate::clock;
-use crate::store::WebhookChange;
+use crate::store::{NewEvent, SwitchNotice, WebhookChange};
 
 /// The fields that can be changed, besides the settings.
 const CHANGEABLE: [&str; 4] = ["url", "events", "description", "active"];
@@ -31,8 +33,8 @@ const MAX_WEBHOOK_BYTES: usize = 64 * 1024;
 /// run at the same time may exceed it by their number.
 const MAX_WEBHOOKS: usize = 10_000;
 
-/// `POST`: `{url, events?, description?, secret?, active?}` and settings gives 201, the webhook, and its secret, which is shown this
-/// once.
+/// `POST`: `{url, events?, description?, secret?, active?}` and settings gives 201, the webhook, and its secret, which is
+/// shown this once.
 pub(super) async fn create(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -42,7 +44,8 @@ pub(super) async fn create(
     let body = read_json(request, MAX_WEBHOOK_BYTES).await?;
     let mut fields = Fields::of_body(&body, &[&["secret"], &CHANGEABLE[..], &settings::FIELDS].concat())?;
     fields.require(&["url"]);
-    let secret = fields.parse("secret", check_secret);
+    let scheme = settings::scheme(&fields);
+    let secret = fields.parse("secret", |text| check_secret(text, scheme));
     let change = read_change(fields)?;
     let url = usable_url(&state, change.url.as_deref().unwrap_or_default()).await?;
     if state.store.webhooks(&organization).await?.len() >= MAX_WEBHOOKS {
@@ -67,7 +70,7 @@ pub(super) async fn create(
     };
     state.store.create_webhook(webhook.clone()).await?;
     let location = format!("/v1/organizations/{}/webhooks/{}", webhook.organization, webhook.id);
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(CreatedWebhook::of(&webhook))).into_response())
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(WebhookWithSecret::of(&webhook))).into_response())
 }
 
 /// `GET`: all of the organization's, oldest first.
@@ -84,14 +87,18 @@ pub(super) async fn list(
 /// `GET …/{webhook}`.
 pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<WebhookView>, Problem> {
     let organization = path.organization()?;
-    let id = path.webhook(&organization)?;
-    let webhooks = state.store.webhooks(&organization).await?;
-    let found = webhooks.iter().find(|webhook| webhook.id == id);
-    found.map(|webhook| Json(WebhookView::of(webhook))).ok_or_else(|| not_found(&path, &organization))
+    Ok(Json(WebhookView::of(&*find(&state, &path, &organization).await?)))
 }
 
-/// `PATCH …/{webhook}`: `{url?, events?, description?, active?}` and settings; what is not given stays. Retries that wait go to the
-/// new URL; switching off does not stop them (R14).
+/// The webhook that the path names.
+pub(super) async fn find(state: &State, path: &InPath, organization: &OrganizationId) -> Result<Arc<Webhook>, Problem> {
+    let id = path.webhook(organization)?;
+    let webhooks = state.store.webhooks(organization).await?;
+    webhooks.iter().find(|webhook| webhook.id == id).cloned().ok_or_else(|| not_found(path, organization))
+}
+
+/// `PATCH …/{webhook}`: `{url?, events?, description?, active?}` and settings; what is not given stays. Retries that wait
+/// go to the new URL; switching off does not stop them (R14).
 pub(super) async fn change(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -106,11 +113,36 @@ pub(super) async fn change(
         None => None,
     };
     let Given { events, description, active, settings, .. } = given;
-    let change = WebhookChange { url, events, description, active, settings, rotation: None };
-    let changed = state.store.update_webhook(&organization, &id, change, state.clock.now()).await?;
-    // What was held for it may go now.
+    if settings.iter().any(|setting| matches!(setting, Setting::Signature(_))) {
+        check_scheme(&*find(&state, &path, &organization).await?, &settings)?;
+    }
+    let now = state.clock.now();
+    let notice = match active {
+        Some(active) => switch_notice(&state, &organization, &id, url.as_ref(), active, now).await?,
+        None => None,
+    };
+    let change = WebhookChange { url, events, description, active, settings, rotation: None, notice };
+    let changed = state.store.update_webhook(&organization, &id, change, now).await?;
+    // What was held for it may go now, and so may the notice.
     state.sender.wake_recoveries();
+    state.sender.wake();
     changed.map(|webhook| Json(WebhookView::of(&webhook))).ok_or_else(|| not_found(&path, &organization))
+}
+
+/// What other webhooks are told if the change switches this one on or off; the store knows whether it does.
+async fn switch_notice(
+    state: &State,
+    organization: &OrganizationId,
+    id: &WebhookId,
+    url: Option<&WebhookUrl>,
+    active: bool,
+    now: Timestamp,
+) -> Result<Option<SwitchNotice>, Problem> {
+    let webhooks = state.store.webhooks(organization).await?;
+    let Some(webhook) = webhooks.iter().find(|webhook| webhook.id == *id) else { return Ok(None) };
+    let notice = if active { Notice::Enabled } else { Notice::Disabled(&OffReason::Paused) };
+    let event = NewEvent::operational(&notice, id, url.unwrap_or(&webhook.url), now, clock::random());
+    Ok(Some(SwitchNotice { event, due_at: state.clock.schedule() }))
 }
 
 /// `DELETE …/{webhook}`: its waiting deliveries are cancelled; its log stays.
@@ -123,7 +155,7 @@ pub(super) async fn remove(Shared(state): Shared<Arc<State>>, path: InPath) -> R
     }
 }
 
-fn not_found(path: &InPath, organization: &hikyaku_core::ids::OrganizationId) -> Problem {
+pub(super) fn not_found(path: &InPath, organization: &OrganizationId) -> Problem {
     Problem::not_found("webhook", path.text("webhook"), organization)
 }
 
@@ -147,10 +179,8 @@ fn read_change(mut fields: Fields<'_>) -> Result<Given, Problem> {
         active: fields.get("active", "true or false"),
         settings: settings::read(&mut fields),
     };
-    match fields.into_errors() {
-        errors if errors.is_empty() => Ok(given),
-        errors => Err(errors.into()),
-    }
+    fields.finish()?;
+    Ok(given)
 }
 
 fn read_patterns(fields: &mut Fields<'_>) -> Option<Vec<EventPattern>> {
@@ -169,8 +199,9 @@ fn read_patterns(fields: &mut Fields<'_>) -> Option<Vec<EventPattern>> {
     Some(patterns)
 }
 
-/// S15: a secret that somebody chose is long enough, and a text that can be copied from a screen.
-fn check_secret(text: String) -> Result<Secret, String> {
+/// S15: a secret that somebody chose is long enough, a text that can be copied from a screen, and can sign by its scheme,
+/// if that is known.
+pub(super) fn check_secret(text: String, scheme: Option<Scheme>) -> Result<Secret, String> {
     if !(MIN_SECRET_BYTES..=MAX_SECRET_BYTES).contains(&text.len()) {
         return Err(format!(
             "is {} bytes long; from {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} are allowed; without it one is made",
@@ -180,7 +211,26 @@ fn check_secret(text: String) -> Result<Secret, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("contains a space or control character".to_owned());
     }
-    Ok(Secret::new(text))
+    let secret = Secret::new(text);
+    match scheme.map(|scheme| scheme.check(&secret)) {
+        Some(Err(error)) => Err(error.to_string()),
+        _ => Ok(secret),
+    }
+}
+
+/// Whether a webhook's secrets can sign by the scheme that is set.
+fn check_scheme(webhook: &Webhook, settings: &[Setting]) -> Result<(), Problem> {
+    let previous = webhook.previous_secret.as_ref().map(|previous| &previous.secret);
+    for setting in settings {
+        let Setting::Signature(scheme) = setting else { continue };
+        if let Some(error) = [&webhook.secret].into_iter().chain(previous).find_map(|secret| scheme.check(secret).err())
+        {
+            let detail =
+                format!("does not fit the webhook's secret, which {error}; register a webhook of its own for it");
+            return Err(vec![FieldError::new("signature", &detail)].into());
+        }
+    }
+    Ok(())
 }
 
 /// S1-S7: refuses what could not be delivered to anyway. Every attempt judges the address anew (S4).

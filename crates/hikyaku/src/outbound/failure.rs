@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use hikyaku_core::address::Refusal;
 use hikyaku_core::delivery::FailureKind;
+use hikyaku_core::timestamp;
+use jiff::Timestamp;
 use rustls::CertificateError;
+use rustls::pki_types::UnixTime;
 
 use super::resolve::ResolveError;
 
@@ -147,18 +150,26 @@ fn certificate_sentence(host: &str, error: &CertificateError) -> String {
             let names = if names.is_empty() { "no name at all".to_owned() } else { names.join(", ") };
             format!("the certificate is for {names}, not for {host}")
         }
-        CertificateError::ExpiredContext { .. } | CertificateError::Expired => {
-            format!("the certificate of {host} has expired")
+        CertificateError::ExpiredContext { not_after, .. } => {
+            format!("the certificate of {host} has expired; it was good until {}", date(*not_after))
         }
-        CertificateError::NotValidYetContext { .. } | CertificateError::NotValidYet => {
-            format!("the certificate of {host} is not valid yet")
+        CertificateError::Expired => format!("the certificate of {host} has expired"),
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("the certificate of {host} is not valid yet, but from {} on", date(*not_before))
         }
+        CertificateError::NotValidYet => format!("the certificate of {host} is not valid yet"),
         CertificateError::UnknownIssuer => format!(
             "the certificate of {host} is signed by nobody this machine trusts; it is self-signed, its intermediate \
              certificate is missing, or its authority must be added here"
         ),
         other => format!("the certificate of {host} is not valid: {other}"),
     }
+}
+
+fn date(time: UnixTime) -> String {
+    let seconds = i64::try_from(time.as_secs()).ok();
+    let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.map_or_else(|| "an impossible date".to_owned(), timestamp::format)
 }
 
 /// Escapes what a server could have put into a sentence to disturb a terminal or a log, and cuts it to length.

@@ -49,7 +49,8 @@ impl Sender {
         let policy = delivery.webhook.settings.policy(&self.settings.policy);
         let decision = decide(&policy, delivery.history, record.outcome, retry_after, self.clock.schedule());
         let owner = Arc::clone(&self.owner);
-        let finish = FinishAttempt { key: delivery.key.clone(), owner, attempt: record, decision };
+        let notices = self.notices(&delivery, &record, decision);
+        let finish = FinishAttempt { key: delivery.key.clone(), owner, attempt: record, decision, notices };
         match self.finish(&finish, lease_until).await {
             Some(FinishOutcome::Applied { switched_off }) => written(&delivery, &finish, switched_off),
             Some(FinishOutcome::LeaseLost) => {
@@ -58,6 +59,9 @@ impl Sender {
                     "the delivery had ended or been taken over meanwhile, so the attempt stands in the log and changes nothing");
             }
             None => metrics::attempt_unwritten(),
+        }
+        if finish.notices.is_some() {
+            self.wake();
         }
         // Also after a finish whose answer was lost: it may have been written.
         if let Decision::Retry { at } = decision {

@@ -6,6 +6,7 @@
 
 mod attempt;
 mod metrics;
+mod notice;
 mod rate;
 mod recover;
 mod request;
@@ -13,6 +14,7 @@ mod run;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +26,7 @@ use hikyaku_core::delivery::Policy;
 use hikyaku_core::ids::{OrganizationId, WebhookId};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::SharedClock;
@@ -34,6 +36,7 @@ use crate::store::{
 };
 use run::Agenda;
 use slots::{Permit, Slots};
+pub use trial::Trial;
 
 /// How the sender behaves; the defaults are the contract's. Of these, policy, timeout and attempts under way per webhook
 /// hold for webhooks that have nothing of their own set.
@@ -77,6 +80,8 @@ pub struct Sender {
     /// The same for the loop that works recoveries off.
     wake_recoveries: Notify,
     agenda: Agenda,
+    /// How many more test deliveries may be under way.
+    trials: Semaphore,
     /// Attempts and publishes under way, which a shutdown waits for.
     tasks: TaskTracker,
 }
@@ -112,6 +117,7 @@ impl Sender {
             wake,
             wake_recoveries: Notify::new(),
             agenda: Agenda::default(),
+            trials: Semaphore::new(trial::MAX_TRIALS),
             tasks: TaskTracker::new(),
         })
     }
@@ -134,7 +140,7 @@ impl Sender {
     }
 
     /// Tells the loop to look into the store now.
-    fn wake(&self) {
+    pub fn wake(&self) {
         self.wake.notify_one();
     }
 
@@ -146,7 +152,8 @@ impl Sender {
         let mut permits = self.reserve(&organization, &events).await?;
         let room = permits.iter().map(|(webhook, permits)| (webhook.clone(), count(permits))).collect();
         let (lease, due_at) = (self.lease(), self.clock.schedule());
-        let mut outcome = self.committer.publish(Publish { organization, events, due_at, lease, room }).await?;
+        let mut outcome =
+            self.committer.publish(Publish { organization, events, due_at, lease, room, about: None }).await?;
         if let PublishOutcome::Stored(events) = &mut outcome {
             for event in events {
                 self.start_first_attempts(event, &mut permits, due_at);

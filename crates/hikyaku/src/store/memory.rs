@@ -3,6 +3,8 @@
 
 mod deliveries;
 mod inbox;
+mod retention;
+mod search;
 mod tokens;
 mod undelivered;
 
@@ -16,9 +18,10 @@ use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 
 use super::{
-    Backlog, DeliveryClaim, DeliveryClaims, EventView, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
-    LaneClaim, LaneClaims, LogEntry, LogQuery, MissedEvents, MissedQuery, NewRecovery, RecoverOutcome, Recovery,
-    RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
+    Backlog, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped, EventView,
+    Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, LaneClaim, LaneClaims, LogEntry, LogPosition,
+    LogQuery, MissedEvents, MissedQuery, NewRecovery, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep,
+    RecoveryStepped, ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
 };
 
 /// A store that keeps everything in memory. See the module's documentation.
@@ -45,8 +48,10 @@ pub enum Operation {
     ClaimLanes,
     /// Resending, and beginning, stepping and cancelling recoveries.
     Recover,
-    /// Reading events, logs, the inbox and the backlog.
+    /// Reading events, deliveries, logs, the inbox and the backlog.
     Read,
+    /// [`Store::drop_aged`].
+    DropAged,
     /// All that has to do with API tokens.
     Tokens,
     /// [`Store::ping`].
@@ -55,7 +60,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Commit,
         Self::ChangeWebhook,
         Self::Webhooks,
@@ -63,6 +68,7 @@ impl Operation {
         Self::ClaimLanes,
         Self::Recover,
         Self::Read,
+        Self::DropAged,
         Self::Tokens,
         Self::Ping,
     ];
@@ -156,13 +162,17 @@ impl State {
         Ok(())
     }
 
-    fn update_webhook(&mut self, key: &WebhookKey, change: WebhookChange, at: Timestamp) -> Option<Webhook> {
+    fn update_webhook(&mut self, key: &WebhookKey, mut change: WebhookChange, at: Timestamp) -> Option<Webhook> {
+        let notice = change.notice.take();
         let webhook = self.webhooks.get_mut(key)?;
         let was_off = webhook.off.is_some();
         *webhook = Arc::new(change.apply(Webhook::clone(webhook), at));
         let changed = Webhook::clone(webhook);
         if was_off && changed.off.is_none() {
             self.release(key, at);
+        }
+        if let Some(notice) = notice.filter(|_| was_off != changed.off.is_some()) {
+            self.publish(notice.into_publish(key.0.clone(), key.1.clone()));
         }
         Some(changed)
     }
@@ -263,8 +273,16 @@ impl Store for MemoryStore {
         self.run(Operation::Read, |state| state.deliveries.event(organization, id))
     }
 
-    async fn log(&self, query: LogQuery) -> Result<Vec<LogEntry>, StoreError> {
+    async fn deliveries(&self, query: DeliveryQuery) -> Result<Found<DeliveryRow, DeliveryPosition>, StoreError> {
+        self.run(Operation::Read, |state| state.deliveries.search(&query))
+    }
+
+    async fn log(&self, query: LogQuery) -> Result<Found<LogEntry, LogPosition>, StoreError> {
         self.run(Operation::Read, |state| state.deliveries.log(&query))
+    }
+
+    async fn drop_aged(&self, step: DropStep) -> Result<Dropped, StoreError> {
+        self.run(Operation::DropAged, |state| state.drop_aged(&step))
     }
 
     async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {

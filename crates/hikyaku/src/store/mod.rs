@@ -11,6 +11,7 @@ mod group;
 pub mod memory;
 mod metrics;
 mod model;
+pub mod seal;
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -54,7 +55,8 @@ pub trait Store: Send + Sync + 'static {
     /// Registers a webhook under a new id; one that is taken is [`StoreError::Damaged`].
     async fn create_webhook(&self, webhook: Webhook) -> Result<(), StoreError>;
 
-    /// Changes a webhook and gives it back as it is now, or `None` where there is none. Switching a webhook off that is
+    /// Changes a webhook and gives it back as it is now, or `None` where there is none. The change's notice
+    /// is published in the same commit, if this switched the webhook on or off. Switching a webhook off that is
     /// off already keeps the older reason; `at` is the wall time of the change. Switching one on begins the release of
     /// what was held for it, as the recovery [`RecoveryId::of_held`](hikyaku_core::ids::RecoveryId::of_held), in the same commit.
     async fn update_webhook(
@@ -111,8 +113,16 @@ pub trait Store: Send + Sync + 'static {
     /// An event with its deliveries and their attempts, or `None`.
     async fn event(&self, organization: &OrganizationId, id: &EventId) -> Result<Option<EventView>, StoreError>;
 
-    /// A webhook's attempts, newest first; also of one that has been removed.
-    async fn log(&self, query: LogQuery) -> Result<Vec<LogEntry>, StoreError>;
+    /// Deliveries, those of the newest events first. Where no index leads straight to what is asked for, it looks at no
+    /// more than it may, and says how far it came.
+    async fn deliveries(&self, query: DeliveryQuery) -> Result<Found<DeliveryRow, DeliveryPosition>, StoreError>;
+
+    /// A webhook's attempts, newest first; also of one that has been removed. It looks at no more lines than it may, and
+    /// says how far it came.
+    async fn log(&self, query: LogQuery) -> Result<Found<LogEntry, LogPosition>, StoreError>;
+
+    /// Drops some of what is old: see [`Aged`] for what is kept all the same.
+    async fn drop_aged(&self, step: DropStep) -> Result<Dropped, StoreError>;
 
     /// The inbox's rows, newest first.
     async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError>;

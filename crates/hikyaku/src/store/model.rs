@@ -1,6 +1,9 @@
 //! What goes into the store and what comes out of it.
 
+mod notice;
 mod recovery;
+mod retention;
+mod search;
 mod tokens;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +19,10 @@ use hikyaku_core::signature::Secret;
 use hikyaku_core::webhook::{Setting, Webhook, WebhookUrl};
 use jiff::Timestamp;
 
+pub use notice::{FinishNotices, SwitchNotice};
 pub use recovery::*;
+pub use retention::*;
+pub use search::*;
 pub use tokens::TokenQuery;
 
 /// A lease to take: by whom, and for how long from now. A store with a clock of its own measures by that one.
@@ -80,6 +86,8 @@ pub struct Publish {
     /// For how many deliveries per webhook this process has room now. So many are leased in the same commit and handed
     /// back, in the order of `events`; the rest is simply due.
     pub room: HashMap<WebhookId, u32>,
+    /// The webhook that the events are about; it gets none of them, nor misses them.
+    pub about: Option<WebhookId>,
 }
 
 /// An event, ready to be stored.
@@ -91,6 +99,10 @@ pub struct NewEvent {
     pub event_type: EventType,
     /// When it is sent out (R20), by the wall clock or as the publisher said.
     pub timestamp: Timestamp,
+    /// When it was published, by the wall clock: its place in searches, and what it ages from.
+    pub created_at: Timestamp,
+    /// The business key, if the data has one (R24).
+    pub key: Option<String>,
     /// Tells a repeated publish from a conflicting one.
     pub content_hash: [u8; CONTENT_HASH_BYTES],
     /// The one body (R9).
@@ -197,6 +209,8 @@ pub struct FinishAttempt {
     pub attempt: AttemptRecord,
     /// What follows.
     pub decision: Decision,
+    /// What is published in the same commit if the delivery is exhausted by this; of a lost lease nothing is.
+    pub notices: Option<Box<FinishNotices>>,
 }
 
 /// One line of the delivery log: one HTTP request, or one that never came to be (R6).
@@ -247,6 +261,8 @@ pub struct WebhookChange {
     pub settings: Vec<Setting>,
     /// A new secret.
     pub rotation: Option<Rotation>,
+    /// What is published in the same commit if the change switches the webhook on or off.
+    pub notice: Option<SwitchNotice>,
 }
 
 /// A new secret for a webhook.
@@ -261,7 +277,7 @@ pub struct Rotation {
 impl WebhookChange {
     /// The webhook as it is after this change, made at `at` by the wall clock.
     pub fn apply(self, mut webhook: Webhook, at: Timestamp) -> Webhook {
-        let Self { url, events, description, active, settings, rotation } = self;
+        let Self { url, events, description, active, settings, rotation, notice: _ } = self;
         webhook.forget_secrets(at);
         webhook.url = url.unwrap_or(webhook.url);
         webhook.events = events.unwrap_or(webhook.events);
@@ -311,32 +327,6 @@ pub struct DeliveryView {
     pub reason: String,
     /// The attempts that ended, in their order.
     pub attempts: Vec<AttemptRecord>,
-}
-
-/// Which lines of a webhook's log.
-#[derive(Debug, Clone)]
-pub struct LogQuery {
-    /// Whose.
-    pub organization: OrganizationId,
-    /// Of which webhook.
-    pub webhook: WebhookId,
-    /// Only lines older than this one.
-    pub before: Option<LogPosition>,
-    /// At most so many.
-    pub limit: u32,
-}
-
-/// A line's place in the log, newest first: it never moves, so that a cursor stays right while lines are added.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogPosition {
-    /// When the attempt began.
-    pub started_at: Timestamp,
-    /// Of which event.
-    pub event: EventId,
-    /// Of which run.
-    pub run: u32,
-    /// Which attempt.
-    pub number: u32,
 }
 
 /// One line of a webhook's log.

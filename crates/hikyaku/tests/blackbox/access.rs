@@ -31,10 +31,10 @@ fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Why it failed.
+/// Why it failed, with this exit code.
 #[track_caller]
-fn failure(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+fn failure(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
     assert!(output.stdout.is_empty());
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -56,7 +56,7 @@ async fn s16_a_token_made_before_the_start_opens_the_server_and_one_revoked_thro
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let store = ["--store", "sqlite:hikyaku.db"];
     let run = |arguments: &[&str], environment: &[(&str, &str)]| token(directory.path(), arguments, environment);
-    let nothing = failure(&run(&[&["list"][..], &store].concat(), &[]));
+    let nothing = failure(&run(&[&["list"][..], &store].concat(), &[]), 1);
     assert!(nothing.contains("there is no store at hikyaku.db"), "{nothing}");
     let admin = printed(&run(&[&["create", "--admin", "--name", "root"][..], &store].concat(), &[]));
     assert!(admin.starts_with("hik_admin_"), "{admin}");
@@ -75,14 +75,14 @@ async fn s16_a_token_made_before_the_start_opens_the_server_and_one_revoked_thro
     let id = line.split(' ').next().unwrap();
 
     let as_acme = [("HIKYAKU_TOKEN", acme.as_str())];
-    assert!(failure(&run(&[&["list"][..], &on].concat(), &as_acme)).contains("403"));
+    assert!(failure(&run(&[&["list"][..], &on].concat(), &as_acme), 4).contains("403"));
     let own = printed(&run(&[&["list", "--organization", "acme"][..], &on].concat(), &as_acme));
     assert!(own.contains("shop") && !own.contains("root"), "{own}");
-    assert!(failure(&run(&[&["list"][..], &on].concat(), &[])).contains("401"));
+    assert!(failure(&run(&[&["list"][..], &on].concat(), &[]), 4).contains("401"));
 
     printed(&run(&["revoke", id], &as_admin));
     assert_eq!(call(&api, &acme, Method::GET, &WEBHOOKS, &Value::Null).await.0, 401);
-    assert!(failure(&run(&["revoke", "tok_none"], &as_admin)).contains("no token"));
+    assert!(failure(&run(&["revoke", "tok_none"], &as_admin), 5).contains("no token"));
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn s16_the_command_line_finds_the_server_that_has_the_store_open() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let server = Server::start_in(directory.clone(), Config::default()).await;
     // The configuration says port 0, and only the server knows which it took.
-    let said = failure(&token(directory.path(), &["create", "--admin"], &[]));
+    let said = failure(&token(directory.path(), &["create", "--admin"], &[]), 1);
     assert!(said.contains("--server"), "{said}");
     let listen = server.addr().to_string();
     let made = printed(&token(directory.path(), &["create", "--admin", "--listen", &listen], &[]));

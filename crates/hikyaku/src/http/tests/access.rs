@@ -11,6 +11,7 @@ use crate::http::router::{admin_routes, organization_routes};
 use crate::http::{Access, MAX_TOKEN_AGE};
 use crate::store::Store;
 use crate::store::memory::Operation;
+use crate::store::seal::Seal;
 use crate::store::sqlite::SqliteStore;
 
 /// The token of the configuration.
@@ -350,7 +351,8 @@ async fn s13_what_is_almost_a_token_is_none() {
 async fn s16_an_answer_from_before_a_revocation_is_not_kept_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let clock: SharedClock = Arc::new(SystemClock::start());
-    let store: SharedStore = Arc::new(SqliteStore::open(&folder.path().join("h.db"), &*clock).unwrap());
+    let store: SharedStore =
+        Arc::new(SqliteStore::open(&folder.path().join("h.db"), Seal::default(), &*clock).unwrap());
     let (kept, token) = ApiToken::issue(Scope::Admin, String::new(), clock.now(), [1; 10], [1; 32]);
     store.create_token(kept.clone()).await.unwrap();
     let access = Access::start(None, store.clone(), clock.clone()).await.unwrap();

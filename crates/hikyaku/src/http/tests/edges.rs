@@ -53,7 +53,10 @@ async fn a_path_or_query_that_cannot_be_read_is_400_and_says_why() {
         ("cursor=zzz", "\"cursor\""),
         ("cursor=", "\"cursor\""),
         ("cursor=%ff", "not UTF-8"),
-        ("page=2&limit=1&sort=x", "\"page\" is not known here; known are limit, cursor; \"sort\""),
+        (
+            "page=2&limit=1&sort=x",
+            "\"page\" is not known here; known are type, httpStatus, error, from, to, limit, cursor; \"sort\"",
+        ),
     ] {
         api.get(&format!("{log}?{query}")).await.is_problem(400, "invalid-query", &[part]);
     }

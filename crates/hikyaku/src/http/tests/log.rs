@@ -20,7 +20,7 @@ impl Api {
                 event: EventId::parse(event).unwrap(),
                 webhook: WebhookId::parse(webhook).unwrap(),
             };
-            let finish = FinishAttempt { key, owner: "test".into(), attempt, decision };
+            let finish = FinishAttempt { key, owner: "test".into(), attempt, decision, notices: None };
             self.store.commit(Group { finish_attempts: vec![finish], ..Group::default() }).await.unwrap();
         }
     }

@@ -1,6 +1,7 @@
 //! The API over a real socket, on the memory store, with nobody at the other end of the deliveries.
 
 mod access;
+mod deliveries;
 mod edges;
 mod events;
 mod inbox;

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::store::Store;
 
 const WEBHOOKS: &str = "/v1/organizations/acme/webhooks";
 
@@ -83,4 +84,81 @@ async fn a_setting_that_is_not_valid_is_named_with_the_reason() {
             assert_eq!(answer.fields(), [name], "{member}");
         }
     }
+}
+
+async fn created(api: &Api, members: &str) -> (String, Value) {
+    let created = api.post(WEBHOOKS, with(members)).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    (format!("{WEBHOOKS}/{}", created.json()["id"].as_str().unwrap()), created.json())
+}
+
+#[tokio::test]
+async fn s15_a_rotated_secret_is_shown_once_and_two_are_good_meanwhile() {
+    let api = Api::start().await;
+    let (path, first) = created(&api, r#""description":"x""#).await;
+    let rotate = format!("{path}/rotate-secret");
+    let rotated = api.post(&rotate, "").await;
+    assert_eq!(rotated.status, 200, "{rotated:?}");
+    let rotated = rotated.json();
+    let secret = rotated["secret"].as_str().unwrap();
+    assert!(secret.starts_with("whsec_") && secret.len() >= 24 + 6 && rotated["secret"] != first["secret"]);
+    let until = rotated["previousSecretUntil"].as_str().unwrap();
+    let until: jiff::Timestamp = until.parse().unwrap();
+    let stored = api.store.webhooks(&OrganizationId::parse("acme").unwrap()).await.unwrap()[0].clone();
+    let previous = stored.previous_secret.clone().unwrap();
+    assert_eq!((stored.secret.reveal(), previous.secret.reveal()), (secret, first["secret"].as_str().unwrap()));
+    assert_eq!(until.duration_since(previous.rotated_at).as_secs(), 24 * 3600, "a day by default");
+    let shown = api.get(&path).await;
+    assert!(shown.json().get("secret").is_none() && !shown.text.contains(secret));
+
+    let own = "whsec_chosen-by-the-receiver-01";
+    let again = api.post(&rotate, format!(r#"{{"overlap":0,"secret":"{own}"}}"#)).await.json();
+    assert_eq!((&again["secret"], again.get("previousSecretUntil")), (&json!(own), None));
+    for (body, field) in [
+        (r#"{"overlap":-1}"#, "overlap"),
+        (r#"{"overlap":2592001}"#, "overlap"),
+        (r#"{"overlap":"1h"}"#, "overlap"),
+        (r#"{"secret":"short"}"#, "secret"),
+        (r#"{"active":true}"#, "active"),
+    ] {
+        let answer = api.post(&rotate, body).await;
+        answer.is_problem(400, "invalid-request", &[field]);
+        assert_eq!(answer.fields(), [field]);
+    }
+    let nowhere = format!("{WEBHOOKS}/wh_none/rotate-secret");
+    api.post(&nowhere, "{}").await.is_problem(404, "not-found", &["wh_none"]);
+    let foreign = rotate.replace("/acme/", "/other/");
+    api.post(&foreign, "{}").await.is_problem(404, "not-found", &["other"]);
+}
+
+#[tokio::test]
+async fn a_secret_has_to_fit_its_scheme() {
+    let api = Api::start().await;
+    let (ed25519, shown) = created(&api, r#""signature":"standard-webhooks-ed25519""#).await;
+    let public = shown["publicKey"].as_str().unwrap();
+    assert!(shown["secret"].as_str().unwrap().starts_with("whsk_") && public.starts_with("whpk_"));
+    assert_eq!(api.get(&ed25519).await.json()["publicKey"], public, "anybody may see it");
+    let rotated = api.post(&format!("{ed25519}/rotate-secret"), "{}").await.json();
+    assert!(rotated["secret"].as_str().unwrap().starts_with("whsk_") && rotated["publicKey"] != public);
+
+    let (plain, _) = created(&api, r#""description":"""#).await;
+    let to_standard = api.patch(&plain, r#"{"signature":"standard-webhooks"}"#).await;
+    assert_eq!(to_standard.json()["signature"], "standard-webhooks", "a secret that we made fits both");
+    let (own, _) = created(&api, r#""secret":"no Base64 at all, but long enough""#.replace(' ', "_").as_str()).await;
+    for (path, scheme) in
+        [(&own, "standard-webhooks"), (&own, "standard-webhooks-ed25519"), (&ed25519, "standard-webhooks")]
+    {
+        let answer = api.patch(path, &format!(r#"{{"signature":"{scheme}"}}"#)).await;
+        answer.is_problem(400, "invalid-request", &["does not fit the webhook's secret"]);
+        assert_eq!(answer.fields(), ["signature"]);
+    }
+    for members in [
+        r#""signature":"standard-webhooks","secret":"not-base64-not-base64-not-base64""#,
+        r#""signature":"standard-webhooks-ed25519","secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw""#,
+    ] {
+        let answer = api.post(WEBHOOKS, with(members)).await;
+        assert_eq!(answer.fields(), ["secret"], "{answer:?}");
+    }
+    let published = r#""signature":"standard-webhooks","secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw""#;
+    assert_eq!(api.post(WEBHOOKS, with(published)).await.status, 201);
 }

@@ -82,8 +82,14 @@ async fn case8_a_bad_certificate_is_told_by_what_is_wrong_with_it() {
         ("signed by nobody this machine trusts", config(self_signed.der().clone(), &key)),
         ("signed by nobody this machine trusts", Authority::new("Another authority").server("shop.example", |_| {})),
         ("is for other.example, not for shop.example", ca.server("other.example", |_| {})),
-        ("has expired", ca.server("shop.example", |params| params.not_after = date_time_ymd(2020, 1, 1))),
-        ("not valid yet", ca.server("shop.example", |params| params.not_before = date_time_ymd(4000, 1, 1))),
+        (
+            "has expired; it was good until 2020-01-01T00:00:00.000Z",
+            ca.server("shop.example", |params| params.not_after = date_time_ymd(2020, 1, 1)),
+        ),
+        (
+            "not valid yet, but from 4000-01-01T00:00:00.000Z on",
+            ca.server("shop.example", |params| params.not_before = date_time_ymd(4000, 1, 1)),
+        ),
     ];
     for (wrong, server) in servers {
         let endpoint = Endpoint::serve(&[&[Read, send(OK)]], Some(server)).await;

@@ -106,7 +106,7 @@ async fn no_request_begins_under_a_lease_that_is_too_short_for_it() {
     let (due_at, lease) = (world.clock.schedule(), world.sender.lease());
     let permit = world.sender.slots.reserve(&webhook("shop", Default::default()), 1).remove(0);
     let room = [(WebhookId::parse("shop").unwrap(), 1)].into();
-    let publish = Publish { organization: organization(), events: vec![event("e1")], due_at, lease, room };
+    let publish = Publish { organization: organization(), events: vec![event("e1")], due_at, lease, room, about: None };
     let outcome = world.store.commit(Group { publish: vec![publish], ..Group::default() }).await.unwrap();
     let PublishOutcome::Stored(events) = &outcome.publish[0] else { panic!("{outcome:?}") };
     sleep(secs(11)).await;

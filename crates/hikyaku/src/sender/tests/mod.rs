@@ -3,10 +3,12 @@
 mod faults;
 mod flow;
 mod ledger;
+mod notices;
 mod rules;
 mod settings;
 mod signatures;
 mod slots;
+mod trial;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -271,6 +273,8 @@ fn event(id: &str) -> NewEvent {
         id: EventId::parse(id).unwrap(),
         event_type: EventType::parse("sale.created").unwrap(),
         timestamp: Timestamp::UNIX_EPOCH,
+        created_at: Timestamp::UNIX_EPOCH,
+        key: None,
         content_hash: [0; 32],
         body: Bytes::from(format!("{{\"id\" : \"{id}\",  \"z\":1, \"a\":2.0, \"z\":3}}\n")),
     }

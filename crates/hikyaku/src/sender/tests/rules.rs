@@ -120,7 +120,7 @@ async fn r17_an_interrupted_attempt_is_one_of_the_four_and_switches_nothing_off(
     let lease = Lease { owner: "killed".into(), duration: secs(20) };
     let room = [(WebhookId::parse("shop").unwrap(), 1)].into();
     let due_at = world.clock.schedule();
-    let publish = Publish { organization: organization(), events: vec![event("e1")], due_at, lease, room };
+    let publish = Publish { organization: organization(), events: vec![event("e1")], due_at, lease, room, about: None };
     world.store.commit(Group { publish: vec![publish], ..Group::default() }).await.unwrap();
     sleep(TWO_HOURS).await;
     let delivery = world.delivery("e1", "shop").await;

@@ -86,6 +86,7 @@ async fn a_cap_holds_from_the_first_claim_after_a_start() {
         due_at: clock.schedule(),
         lease: crate::store::Lease { owner: "gone".into(), duration: secs(1) },
         room: HashMap::new(),
+        about: None,
     };
     store.commit(crate::store::Group { publish: vec![publish], ..Default::default() }).await.unwrap();
     let world = World::start_on(store, clock, Settings::default(), |_| status(200).after(secs(1)));

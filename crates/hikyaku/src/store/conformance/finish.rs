@@ -125,7 +125,7 @@ pub(crate) async fn s17_a_finish_of_another_organization_touches_nothing(store: 
     assert!(find_webhook(store, "w").await.off.is_none());
     assert!(log(store, "w").await.is_empty());
     let theirs = LogQuery { organization: organization("rival"), ..log_query("w", None, 10) };
-    assert!(store.log(theirs).await.unwrap().is_empty(), "a line of a delivery that does not exist");
+    assert!(store.log(theirs).await.unwrap().rows.is_empty(), "a line of a delivery that does not exist");
 }
 
 pub(crate) async fn deleting_a_webhook_cancels_what_waits(store: &dyn Store) {

@@ -93,13 +93,22 @@ pub(in crate::store) fn event(id: &str) -> NewEvent {
         id: event_id(id),
         event_type: event_type("sale.created"),
         timestamp: at(0),
+        created_at: at(0),
+        key: None,
         content_hash: [1; 32],
         body: Bytes::from(format!(r#"{{"id":"{id}"}}"#)),
     }
 }
 
 pub(in crate::store) fn publish(events: Vec<NewEvent>) -> Publish {
-    Publish { organization: acme(), events, due_at: at(0), lease: lease("publisher"), room: HashMap::new() }
+    Publish {
+        organization: acme(),
+        events,
+        due_at: at(0),
+        lease: lease("publisher"),
+        room: HashMap::new(),
+        about: None,
+    }
 }
 
 /// A publish of events with these ids, due at second 0.
@@ -177,7 +186,7 @@ pub(in crate::store) fn finish_of(
         error: if outcome.http_status() == 0 { "no answer".into() } else { String::new() },
         response_body: Bytes::from_static(b"answer"),
     };
-    FinishAttempt { key: claimed.key.clone(), owner: owner.into(), attempt, decision }
+    FinishAttempt { key: claimed.key.clone(), owner: owner.into(), attempt, decision, notices: None }
 }
 
 pub(in crate::store) async fn commit_finish(store: &dyn Store, finish: FinishAttempt) -> FinishOutcome {
@@ -202,11 +211,59 @@ pub(in crate::store) async fn view(store: &dyn Store, event: &str, webhook: &str
 }
 
 pub(in crate::store) async fn log(store: &dyn Store, webhook: &str) -> Vec<LogEntry> {
-    store.log(log_query(webhook, None, 1000)).await.unwrap()
+    store.log(log_query(webhook, None, 1000)).await.unwrap().rows
 }
 
 pub(in crate::store) fn log_query(webhook: &str, before: Option<LogPosition>, limit: u32) -> LogQuery {
-    LogQuery { organization: acme(), webhook: webhook_id(webhook), before, limit }
+    LogQuery {
+        organization: acme(),
+        webhook: webhook_id(webhook),
+        event_type: None,
+        outcome: OutcomeFilter::default(),
+        from: None,
+        to: None,
+        before,
+        limit,
+        look_at: 1000,
+    }
+}
+
+/// A search for every delivery of the organization.
+pub(in crate::store) fn delivery_query() -> DeliveryQuery {
+    DeliveryQuery {
+        organization: acme(),
+        webhook: None,
+        event: None,
+        event_type: None,
+        state: None,
+        last: OutcomeFilter::default(),
+        key: None,
+        from: None,
+        to: None,
+        after: None,
+        limit: 1000,
+        look_at: 1000,
+    }
+}
+
+/// Everything that a search finds, as event and webhook, page by page; `between` is done between the pages.
+pub(in crate::store) async fn search(
+    store: &dyn Store,
+    mut query: DeliveryQuery,
+    mut between: impl AsyncFnMut(),
+) -> Vec<(String, String)> {
+    let mut seen = Vec::new();
+    loop {
+        let found = store.deliveries(query.clone()).await.unwrap();
+        assert!(found.rows.len() <= query.limit as usize);
+        let full = found.rows.len() == query.limit as usize;
+        let last = found.rows.last().filter(|_| full).map(DeliveryRow::position);
+        seen.extend(found.rows.iter().map(|row| (row.event.to_string(), row.webhook.to_string())));
+        let Some(after) = last.or(found.searched_to) else { return seen };
+        assert!(query.after.is_none_or(|before| after < before), "a search goes on");
+        query.after = Some(after);
+        between().await;
+    }
 }
 
 /// A row of the route `books` whose event happened, and came, at `seconds`; its work is due at second 0.

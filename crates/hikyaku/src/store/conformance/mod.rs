@@ -14,9 +14,13 @@ pub(crate) mod finish;
 pub(crate) mod inbox;
 pub(crate) mod lanes;
 pub(crate) mod model;
+pub(crate) mod notices;
 pub(crate) mod publish;
 pub(crate) mod read;
 pub(crate) mod recovery;
+pub(crate) mod retention;
+pub(crate) mod search;
+pub(crate) mod search_model;
 pub(crate) mod settings;
 pub(crate) mod takeover;
 pub(crate) mod tokens;
@@ -70,6 +74,10 @@ macro_rules! conformance_suite {
                 deleting_a_webhook_cancels_what_waits,
                 a_group_applies_its_parts_in_order,
                 case4_case19_every_outcome_error_and_response_is_kept_as_it_was;
+            notices:
+                r10_a_switch_off_is_told_once_whoever_raced_for_it,
+                r10_only_what_happened_is_told,
+                switching_a_webhook_is_told_if_it_changes_anything;
             webhooks:
                 a_webhook_is_listed_as_it_was_created,
                 a_change_changes_what_it_names_and_nothing_else,
@@ -80,7 +88,11 @@ macro_rules! conformance_suite {
                 a_setting_changes_and_leaves_the_others,
                 r11_so_many_exhausted_events_in_a_row_switch_off,
                 r11_never_means_never,
-                r17_what_we_spoiled_does_not_count;
+                r17_what_we_spoiled_does_not_count,
+                s15_a_rotation_keeps_two_secrets_for_its_overlap,
+                t8_a_retry_knows_when_its_first_attempt_began_while_there_are_two_secrets,
+                a_claim_keeps_to_a_webhooks_own_cap_and_rate,
+                r4_a_lease_outlasts_the_webhooks_own_timeout;
             read:
                 the_log_is_newest_first_and_a_cursor_stays_right,
                 lines_of_the_same_instant_are_paged_once_each,
@@ -89,6 +101,20 @@ macro_rules! conformance_suite {
                 an_events_deliveries_are_in_order_of_their_webhooks,
                 the_backlog_counts_what_waits,
                 a_ping_changes_nothing;
+            search:
+                pages_stay_right_while_deliveries_end_and_events_are_added,
+                a_cancelled_delivery_keeps_its_place,
+                s17_deliveries_of_another_organization_are_not_found;
+            retention:
+                old_events_go_with_all_that_is_theirs,
+                an_event_of_which_anything_waits_is_kept_whole,
+                what_is_held_is_kept_and_what_was_missed_goes,
+                a_step_touches_so_many_rows_and_the_next_goes_on,
+                the_id_of_a_dropped_event_is_free_again,
+                c7_an_id_is_known_until_its_row_is_dropped,
+                a_row_with_work_left_is_kept,
+                c4_what_took_effect_is_remembered_when_its_row_is_gone,
+                rows_are_dropped_in_steps_too;
             recovery:
                 case23_a_delivered_event_is_resent_with_the_same_id_and_bytes,
                 r13_a_resend_has_the_whole_schedule_before_it,
@@ -136,6 +162,14 @@ macro_rules! conformance_suite {
                 s17_tokens_of_another_organization_are_out_of_reach,
                 tokens_are_listed_newest_first_page_by_page,
                 a_store_says_whether_a_token_is_valid_at_all;
+        }
+
+        #[test]
+        fn random_searches_find_what_looking_at_everything_finds() {
+            $crate::store::conformance::search_model::check(async |case| {
+                let store = $make().await;
+                $crate::store::conformance::search_model::compare(&*store, case).await
+            });
         }
 
         #[test]

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 
 use hikyaku_core::delivery::{Decision, FailureKind, Outcome};
+use hikyaku_core::event::EventPattern;
 use hikyaku_core::ids::{DeliveryKey, OrganizationId};
 use hikyaku_core::ordering::Version;
 use hikyaku_core::webhook::{Settings, WhileInactive};
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use super::fixture::*;
-use super::recovery;
+use super::{notices, recovery};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
@@ -147,14 +148,17 @@ impl Pair<'_> {
                 let organization = self::organization(ORGANIZATIONS[*organization]);
                 let while_inactive = if *id == 1 { WhileInactive::Hold } else { WhileInactive::Drop };
                 let settings = Settings { while_inactive, ..Settings::default() };
-                let new = Webhook { organization, created_at: now, settings, ..webhook(WEBHOOKS[*id]) };
+                // One of them watches the others; `*` alone means no operational events.
+                let patterns = ["*", "webhook.*", "delivery.*"].into_iter().take(if *id == 2 { 3 } else { 1 });
+                let events = patterns.map(|pattern| EventPattern::parse(pattern).unwrap()).collect();
+                let new = Webhook { organization, created_at: now, settings, events, ..webhook(WEBHOOKS[*id]) };
                 let model = self.model.create_webhook(new.clone()).await.is_ok();
                 same("create", model, self.store.create_webhook(new).await.is_ok())
             }
             Operation::SetActive { organization, webhook, active } => {
                 let (organization, id) =
                     (self::organization(ORGANIZATIONS[*organization]), webhook_id(WEBHOOKS[*webhook]));
-                let change = WebhookChange { active: Some(*active), ..WebhookChange::default() };
+                let change = notices::switch(*active, &format!("n{}", self.seconds), self.seconds);
                 let model = self.model.update_webhook(&organization, &id, change.clone(), now).await.unwrap();
                 same("update", model, self.store.update_webhook(&organization, &id, change, now).await.unwrap())
             }
@@ -247,7 +251,9 @@ impl Pair<'_> {
                         1 => SWITCH_OFF,
                         _ => retry(self.seconds + i64::from(decision) * 10),
                     };
-                    group.finish_attempts.push(finish_of(claimed, owner, self.seconds, outcome, decision));
+                    let notices = notices::notices(&format!("n{}", self.seconds), self.seconds);
+                    let finish = finish_of(claimed, owner, self.seconds, outcome, decision);
+                    group.finish_attempts.push(FinishAttempt { notices, ..finish });
                 }
                 Write::FinishLane { which, ended, retry, applied } => {
                     let Some((owner, model, store)) = pick(&self.lanes, which) else { continue };

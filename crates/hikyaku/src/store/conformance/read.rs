@@ -31,15 +31,15 @@ pub(crate) async fn the_log_is_newest_first_and_a_cursor_stays_right(store: &dyn
     for (event, seconds) in [("third", 3), ("first", 1), ("fifth", 5), ("second", 2)] {
         line(store, event, seconds).await;
     }
-    let page = store.log(log_query("w", None, 2)).await.unwrap();
+    let page = store.log(log_query("w", None, 2)).await.unwrap().rows;
     assert_eq!(events(&page), ["fifth", "third"]);
     let cursor = position(&page[1]);
     line(store, "newest", 9).await;
     line(store, "fourth", 4).await;
-    let next = store.log(log_query("w", Some(cursor), 2)).await.unwrap();
+    let next = store.log(log_query("w", Some(cursor), 2)).await.unwrap().rows;
     assert_eq!(events(&next), ["second", "first"]);
-    assert!(store.log(log_query("w", Some(position(&next[1])), 2)).await.unwrap().is_empty());
-    assert!(store.log(log_query("w", None, 0)).await.unwrap().is_empty());
+    assert!(store.log(log_query("w", Some(position(&next[1])), 2)).await.unwrap().rows.is_empty());
+    assert!(store.log(log_query("w", None, 0)).await.unwrap().rows.is_empty());
     assert_eq!(events(&log(store, "w").await), ["newest", "fifth", "fourth", "third", "second", "first"]);
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn lines_of_the_same_instant_are_paged_once_each(store: &dyn St
     let mut seen = Vec::new();
     // One more page than there are lines, so that a cursor that stands still is found out.
     for _ in 0..=6 {
-        let page = store.log(log_query("w", before, 1)).await.unwrap();
+        let page = store.log(log_query("w", before, 1)).await.unwrap().rows;
         let Some(line) = page.first() else { break };
         seen.push(format!("{}{}", line.event, line.attempt.number));
         before = Some(position(line));
@@ -77,7 +77,7 @@ pub(crate) async fn s17_a_log_holds_one_webhook_of_one_organization(store: &dyn 
     assert_eq!(events(&log(store, "x").await), ["ours"]);
     assert!(log(store, "unknown").await.is_empty());
     let theirs = LogQuery { organization: rival, ..log_query("w", None, 10) };
-    assert_eq!(events(&store.log(theirs).await.unwrap()), ["theirs"]);
+    assert_eq!(events(&store.log(theirs).await.unwrap().rows), ["theirs"]);
 }
 
 pub(crate) async fn s17_an_event_of_another_organization_does_not_exist(store: &dyn Store) {

@@ -12,8 +12,7 @@ use super::undelivered::Undelivered;
 use super::{State, WebhookKey};
 use crate::store::{
     AttemptRecord, ClaimedDelivery, DeliveryClaim, DeliveryClaims, DeliveryView, EventView, FinishAttempt,
-    FinishOutcome, Lease, LogEntry, LogPosition, LogQuery, NewEvent, Publish, PublishOutcome, PublishedEvent,
-    UndeliveredKind,
+    FinishOutcome, Lease, NewEvent, Publish, PublishOutcome, PublishedEvent, UndeliveredKind,
 };
 
 /// The run of a delivery that a publish begins.
@@ -21,21 +20,21 @@ pub(super) const FIRST_RUN: u32 = 1;
 
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
-    events: BTreeMap<(OrganizationId, EventId), StoredEvent>,
-    waiting: BTreeMap<DeliveryKey, Waiting>,
-    ended: BTreeMap<DeliveryKey, Ended>,
+    pub(super) events: BTreeMap<(OrganizationId, EventId), StoredEvent>,
+    pub(super) waiting: BTreeMap<DeliveryKey, Waiting>,
+    pub(super) ended: BTreeMap<DeliveryKey, Ended>,
     pub(super) undelivered: BTreeMap<DeliveryKey, Undelivered>,
-    attempts: BTreeMap<DeliveryKey, BTreeMap<(u32, u32), AttemptRecord>>,
+    pub(super) attempts: BTreeMap<DeliveryKey, BTreeMap<(u32, u32), AttemptRecord>>,
 }
 
 #[derive(Debug)]
-struct StoredEvent {
-    event: NewEvent,
+pub(super) struct StoredEvent {
+    pub(super) event: NewEvent,
     deliveries: u32,
 }
 
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     /// From when anyone may act on it: the next attempt's time or, while leased, the lease's end.
     due_at: Timestamp,
     run: u32,
@@ -50,9 +49,9 @@ struct Leased {
 }
 
 #[derive(Debug)]
-struct Ended {
+pub(super) struct Ended {
     run: u32,
-    state: DeliveryState,
+    pub(super) state: DeliveryState,
     reason: &'static str,
 }
 
@@ -109,8 +108,11 @@ impl State {
         if let Some(conflict) = publish.events.iter().find(|event| self.deliveries.conflicts(&publish, event)) {
             return PublishOutcome::Conflict(conflict.id.clone());
         }
-        let Publish { organization, events, due_at, lease, mut room } = publish;
-        let webhooks = self.webhooks(&organization);
+        let Publish { organization, events, due_at, lease, mut room, about } = publish;
+        let mut webhooks = self.webhooks(&organization);
+        if let Some(about) = about {
+            webhooks = webhooks.iter().filter(|webhook| webhook.id != about).cloned().collect();
+        }
         let mut stored = Vec::new();
         for event in events {
             if let Some(known) = self.deliveries.events.get(&(organization.clone(), event.id.clone())) {
@@ -164,7 +166,7 @@ impl State {
     }
 
     pub(super) fn finish_attempt(&mut self, finish: FinishAttempt) -> FinishOutcome {
-        let FinishAttempt { key, owner, attempt, decision } = finish;
+        let FinishAttempt { key, owner, attempt, decision, notices } = finish;
         let ended_at = attempt.started_at.saturating_add(attempt.duration).unwrap_or(Timestamp::MAX);
         let (run, number, outcome) = (attempt.run, attempt.number, attempt.outcome);
         self.deliveries.write_attempt(&key, attempt);
@@ -178,17 +180,21 @@ impl State {
             }
             Decision::Delivered => {
                 self.deliveries.end(&key, DeliveryState::Delivered, "");
-                if let Some(webhook) = self.webhooks.get_mut(&(key.organization, key.webhook)) {
+                let webhook = self.webhooks.get_mut(&(key.organization.clone(), key.webhook.clone()));
+                if let Some(webhook) = webhook.filter(|webhook| webhook.exhausted > 0) {
                     Arc::make_mut(webhook).exhausted = 0;
                 }
             }
             Decision::Exhausted { switch_off: false } => self.deliveries.end(&key, DeliveryState::Exhausted, ""),
             Decision::Exhausted { switch_off: true } => {
                 self.deliveries.end(&key, DeliveryState::Exhausted, "");
-                if let Some(webhook) = self.webhooks.get_mut(&(key.organization, key.webhook)) {
+                if let Some(webhook) = self.webhooks.get_mut(&(key.organization.clone(), key.webhook.clone())) {
                     switched_off = Arc::make_mut(webhook).note_exhausted(&key.event, ended_at);
                 }
             }
+        }
+        if let (Decision::Exhausted { .. }, Some(notices)) = (decision, notices) {
+            self.publish(notices.into_publish(key, switched_off));
         }
         FinishOutcome::Applied { switched_off }
     }
@@ -307,7 +313,7 @@ impl Deliveries {
         Some(EventView { id, event_type, timestamp, body, deliveries, missed })
     }
 
-    fn view(&self, key: &DeliveryKey) -> DeliveryView {
+    pub(super) fn view(&self, key: &DeliveryKey) -> DeliveryView {
         let (waiting, ended) = (self.waiting.get(key), self.ended.get(key));
         let (run, state) = match (waiting, ended) {
             (Some(waiting), _) => (waiting.run, DeliveryState::Waiting),
@@ -323,30 +329,6 @@ impl Deliveries {
             reason: ended.map_or("", |ended| ended.reason).to_owned(),
             attempts: self.attempts.get(key).map(|lines| lines.values().cloned().collect()).unwrap_or_default(),
         }
-    }
-
-    pub(super) fn log(&self, query: &LogQuery) -> Vec<LogEntry> {
-        let of_webhook = |key: &DeliveryKey| key.organization == query.organization && key.webhook == query.webhook;
-        let place =
-            |event: &EventId, attempt: &AttemptRecord| (attempt.started_at, event.clone(), attempt.run, attempt.number);
-        let before = query
-            .before
-            .as_ref()
-            .map(|LogPosition { started_at, event, run, number }| (*started_at, event.clone(), *run, *number));
-        let mut lines: Vec<_> = self
-            .attempts
-            .iter()
-            .filter(|(key, _)| of_webhook(key))
-            .flat_map(|(key, lines)| lines.values().map(|attempt| (place(&key.event, attempt), attempt)))
-            .filter(|(place, _)| before.as_ref().is_none_or(|before| place < before))
-            .collect();
-        lines.sort_by(|(a, _), (b, _)| b.cmp(a));
-        let entry = |((_, event, ..), attempt): ((_, EventId, _, _), &AttemptRecord)| {
-            let known = self.events.get(&(query.organization.clone(), event))?;
-            let NewEvent { id, event_type, .. } = known.event.clone();
-            Some(LogEntry { event: id, event_type, attempt: attempt.clone() })
-        };
-        lines.into_iter().filter_map(entry).take(query.limit as usize).collect()
     }
 
     /// How many deliveries wait, how many of them are leased, and when the oldest is or was due.

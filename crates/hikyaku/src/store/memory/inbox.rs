@@ -8,16 +8,18 @@ use hikyaku_core::ordering::Version;
 use jiff::Timestamp;
 
 use crate::store::{
-    ClaimedLane, EffectState, EffectView, EndedRow, FinishLane, FinishOutcome, InboxQuery, InboxRowDetail,
+    ClaimedLane, EffectState, EffectView, EndedRow, FinishLane, FinishOutcome, InboxPlace, InboxQuery, InboxRowDetail,
     InboxRowView, LaneClaim, LaneClaims, LaneKey, NewRow, RecordOutcome, RetryRow, RowPosition, RowState, WorkRow,
 };
 
 /// Organization, provider and the provider's id.
-type RowKey = (OrganizationId, String, String);
+pub(super) type RowKey = (OrganizationId, String, String);
 
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     rows: BTreeMap<RowKey, Row>,
+    /// Rows ever recorded: a place is given once.
+    recorded: i64,
     lanes: BTreeMap<LaneKey, Lane>,
     /// The newest version that took effect; outlives the lane.
     applied: BTreeMap<LaneKey, Version>,
@@ -64,7 +66,8 @@ impl Inbox {
             let lane = self.lanes.entry(LaneKey::of(&new, route)).or_insert_with(fresh);
             lane.work.insert((new.version.clone(), new.delivery.clone()));
         }
-        let position = RowPosition(self.rows.len() as i64 + 1);
+        self.recorded += 1;
+        let position = RowPosition(self.recorded);
         self.rows.insert(key, Row { position, new, effects });
         RecordOutcome::Stored
     }
@@ -169,6 +172,21 @@ impl Inbox {
         let lane = self.lanes.get(&LaneKey::of(&row.new, route))?;
         let idle = effect.state == EffectState::Waiting && lane.leased.is_none();
         idle.then_some(lane.due_at)
+    }
+
+    /// The rows that came before `before` and have no work left, as keys in the order of their age.
+    pub(super) fn aged(&self, before: Timestamp) -> Vec<(InboxPlace, RowKey)> {
+        let waits = |row: &Row| row.effects.values().any(|effect| effect.state == EffectState::Waiting);
+        let aged = self.rows.iter().filter(|(_, row)| row.new.due_at < before && !waits(row));
+        let place = |row: &Row| InboxPlace { due_since: row.new.due_at, position: row.position };
+        let mut aged: Vec<_> = aged.map(|(key, row)| (place(row), key.clone())).collect();
+        aged.sort();
+        aged
+    }
+
+    /// Forgets a row.
+    pub(super) fn forget(&mut self, key: &RowKey) {
+        self.rows.remove(key);
     }
 
     /// How many effects wait, and when the oldest is or was due.

@@ -17,7 +17,7 @@ use rusqlite::{CachedStatement, Connection, Rows, params};
 
 use super::columns::{self, after, millis};
 use super::undelivered::FIRST_RUN;
-use super::webhooks::{self, WebhookCache};
+use super::webhooks::WebhookCache;
 use super::writer::Transaction;
 use crate::store::{ClaimedDelivery, DeliveryClaim, DeliveryClaims, StoreError};
 
@@ -174,7 +174,7 @@ impl<'a> Walk<'a> {
         if !self.shares.contains_key(organization) {
             let webhooks = match self.webhooks.get(organization) {
                 Some(known) => known,
-                None => webhooks::load(self.db, organization)?.into(),
+                None => self.webhooks.load(self.db, organization)?,
             };
             let share = |webhook: &Arc<Webhook>| webhook.settings.claim_share(self.claim.slots_each);
             let own = webhooks.iter().filter(|webhook| share(webhook) != self.claim.slots_each);

@@ -18,6 +18,17 @@ pub(super) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
+/// The first stored point in time that is not before `at`: a bound may be finer than a millisecond.
+pub(super) fn ceil_millis(at: Timestamp) -> i64 {
+    let millis = at.as_millisecond();
+    millis + i64::from(Timestamp::from_millisecond(millis).is_ok_and(|floor| floor < at))
+}
+
+/// A duration from its column.
+pub(super) fn micros_duration(micros: i64) -> Duration {
+    Duration::from_micros(micros.unsigned_abs())
+}
+
 /// A duration as it is stored: microseconds.
 pub(super) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
@@ -85,26 +96,13 @@ pub(super) fn outcome(row: &Row<'_>, first: usize) -> Result<Outcome, StoreError
     let failure: Option<String> = row.get(first + 1)?;
     match failure {
         None => Ok(Outcome::Answered(row.get(first)?)),
-        Some(word) => Ok(Outcome::Failed(known("failure", FAILURES.into_iter().find(|kind| kind.as_str() == word))?)),
+        Some(word) => Ok(Outcome::Failed(known("failure", FailureKind::parse(&word))?)),
     }
 }
 
-const FAILURES: [FailureKind; 9] = [
-    FailureKind::Timeout,
-    FailureKind::Dns,
-    FailureKind::Connect,
-    FailureKind::Tls,
-    FailureKind::Reset,
-    FailureKind::Protocol,
-    FailureKind::TargetRefused,
-    FailureKind::Local,
-    FailureKind::Interrupted,
-];
-
 pub(super) fn delivery_state(row: &Row<'_>, index: usize) -> Result<DeliveryState, StoreError> {
-    use DeliveryState::{Cancelled, Delivered, Exhausted, Held, Waiting};
     let word: String = row.get(index)?;
-    known("state", [Waiting, Delivered, Exhausted, Cancelled, Held].into_iter().find(|state| state.as_str() == word))
+    known("state", DeliveryState::parse(&word))
 }
 
 pub(super) fn effect_state(row: &Row<'_>, index: usize) -> Result<EffectState, StoreError> {

@@ -7,13 +7,14 @@ use rusqlite::{Connection, params};
 
 use super::columns::{after, micros, millis, outcome_columns};
 use super::writer::Transaction;
-use super::{undelivered, webhooks};
-use crate::store::{AttemptRecord, FinishAttempt, FinishOutcome, StoreError};
+use super::{publish, undelivered, webhooks};
+use crate::store::{AttemptRecord, FinishAttempt, FinishNotices, FinishOutcome, StoreError};
 
 const STOP_WAITING: &str = "DELETE FROM waiting
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND run = ?5 AND attempt = ?6";
-const END: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, run)
-    VALUES (?1, ?2, ?3, ?4, '', ?5, ?6)";
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND run = ?5 AND attempt = ?6
+    RETURNING created_at";
+const END: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, run, created_at)
+    VALUES (?1, ?2, ?3, ?4, '', ?5, ?6, ?7)";
 const RETRY: &str = "UPDATE waiting
     SET due_at = ?7, spoiled = spoiled + ?8, owner = NULL, attempt_started_at = NULL
     WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND run = ?5 AND attempt = ?6";
@@ -61,6 +62,10 @@ pub(super) fn finish_attempt(
         }
         _ => false,
     };
+    if let (Decision::Exhausted { .. }, Some(notices)) = (decision, &finish.notices) {
+        let notices = FinishNotices::clone(notices).into_publish(key.clone(), switched_off);
+        publish::publish(transaction, &notices)?;
+    }
     Ok(FinishOutcome::Applied { switched_off })
 }
 
@@ -85,9 +90,9 @@ fn end(db: &Connection, finish: &FinishAttempt, state: DeliveryState, ended_at: 
     let FinishAttempt { key, owner, attempt, .. } = finish;
     let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
     let token = params![organization, event, webhook, owner, attempt.run, attempt.number];
-    if db.prepare_cached(STOP_WAITING)?.execute(token)? == 0 {
-        return Ok(false);
-    }
+    let created_at: Option<i64> =
+        db.prepare_cached(STOP_WAITING)?.query_map(token, |row| row.get(0))?.next().transpose()?;
+    let Some(created_at) = created_at else { return Ok(false) };
     db.prepare_cached(END)?.execute(params![
         organization,
         event,
@@ -95,6 +100,7 @@ fn end(db: &Connection, finish: &FinishAttempt, state: DeliveryState, ended_at: 
         state.as_str(),
         millis(ended_at),
         attempt.run,
+        created_at,
     ])?;
     if state == DeliveryState::Exhausted {
         undelivered::note_exhausted(db, key)?;

@@ -11,11 +11,15 @@ mod errors;
 mod finish;
 mod inbox;
 mod lanes;
+mod log;
 mod open;
 mod publish;
 mod read;
 mod readers;
 mod recoveries;
+mod reseal;
+mod retention;
+mod search;
 mod tokens;
 mod undelivered;
 mod webhook_row;
@@ -37,11 +41,13 @@ use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::{
-    Backlog, DeliveryClaim, DeliveryClaims, EventView, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
-    LaneClaim, LaneClaims, LogEntry, LogQuery, MissedEvents, MissedQuery, NewRecovery, RecoverOutcome, Recovery,
-    RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
+    Backlog, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped, EventView,
+    Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, LaneClaim, LaneClaims, LogEntry, LogPosition,
+    LogQuery, MissedEvents, MissedQuery, NewRecovery, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep,
+    RecoveryStepped, ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
 };
 use crate::clock::Clock;
+use crate::store::seal::Seal;
 pub use open::OpenError;
 use readers::Readers;
 use webhooks::WebhookCache;
@@ -60,10 +66,11 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the store in the file at `path`, and creates it where there is none. Only one process may have it open;
-    /// what the last one had under lease is due at once, because that process is gone. Blocks while it works.
-    pub fn open(path: &Path, clock: &dyn Clock) -> Result<Self, OpenError> {
-        let opened = open::open(path, clock.schedule())?;
-        let webhooks = Arc::new(WebhookCache::default());
+    /// what the last one had under lease is due at once, because that process is gone. `seal` is what secrets
+    /// are sealed with; what is not yet sealed, is now. Blocks while it works.
+    pub fn open(path: &Path, seal: Seal, clock: &dyn Clock) -> Result<Self, OpenError> {
+        let opened = open::open(path, &seal, clock)?;
+        let webhooks = Arc::new(WebhookCache::new(seal));
         let writer = Writer::start(opened.writer, opened.lock, opened.file, opened.wal_path, webhooks.clone())
             .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let readers = Readers::new(opened.readers);
@@ -195,8 +202,16 @@ impl Store for SqliteStore {
         self.readers.run(move |db| read::event(db, &organization, &id)).await
     }
 
-    async fn log(&self, query: LogQuery) -> Result<Vec<LogEntry>, StoreError> {
-        self.readers.run(move |db| read::log(db, &query)).await
+    async fn deliveries(&self, query: DeliveryQuery) -> Result<Found<DeliveryRow, DeliveryPosition>, StoreError> {
+        self.readers.run(move |db| search::deliveries(db, &query)).await
+    }
+
+    async fn log(&self, query: LogQuery) -> Result<Found<LogEntry, LogPosition>, StoreError> {
+        self.readers.run(move |db| log::log(db, &query)).await
+    }
+
+    async fn drop_aged(&self, step: DropStep) -> Result<Dropped, StoreError> {
+        self.writer.run(move |transaction| retention::drop_aged(transaction.db, &step)).await
     }
 
     async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {

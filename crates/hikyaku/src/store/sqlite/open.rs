@@ -11,7 +11,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rusqlite_migration::{M, MigrationDefinitionError, Migrations};
 
 use super::columns;
+use super::reseal::{self, Failure};
+use crate::clock::Clock;
 use crate::file::FileInUse;
+use crate::store::seal::{Seal, SealError};
 
 /// The oldest SQLite that keeps what it committed: before it, write-ahead logging with several connections could lose
 /// commits in a race while the log is started anew.
@@ -33,8 +36,8 @@ const WAL_AUTOCHECKPOINT_PAGES: i64 = 4_000;
 /// Started anew, the log's file is cut to this length, in bytes.
 const JOURNAL_SIZE_LIMIT_BYTES: i64 = 16 * 1024 * 1024;
 
-/// Leases that were left behind: nobody else can hold one, so their owner is gone.
-const END_DELIVERY_LEASES: &str = "UPDATE waiting SET due_at = ?1 WHERE owner IS NOT NULL";
+/// Leases that were left behind: nobody else can hold one, so their owner is gone. Reads all that waits, once.
+pub(super) const END_DELIVERY_LEASES: &str = "UPDATE waiting SET due_at = ?1 WHERE owner IS NOT NULL";
 const END_LANE_LEASES: &str = "UPDATE lanes SET due_at = ?1 WHERE owner IS NOT NULL";
 
 /// The statements of this file.
@@ -46,6 +49,7 @@ pub(super) const SCHEMA: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0002_settings.sql")),
     M::up(include_str!("../migrations/sqlite/0003_runs.sql")),
     M::up(include_str!("../migrations/sqlite/0004_tokens.sql")),
+    M::up(include_str!("../migrations/sqlite/0005_search.sql")),
 ];
 
 /// Why a store could not be opened.
@@ -79,6 +83,16 @@ pub enum OpenError {
         /// The store's file.
         path: PathBuf,
     },
+    /// Its secrets are sealed under a key that is not configured, or were changed.
+    #[error(
+        "the secrets in {path} cannot be read: {source}; set `sealing_key` to the key they were sealed under, or name that one in `old_sealing_keys`"
+    )]
+    Sealed {
+        /// The store's file.
+        path: PathBuf,
+        /// Why not.
+        source: SealError,
+    },
     /// The file, or its lock file, cannot be used.
     #[error("{path} cannot be opened: {source}; check that its directory exists and can be written to")]
     Io {
@@ -106,8 +120,8 @@ pub(super) struct Opened {
     pub(super) wal_path: PathBuf,
 }
 
-/// Opens or creates the store; leases that were left behind end at `now`, by the schedule clock.
-pub(super) fn open(path: &Path, now: Timestamp) -> Result<Opened, OpenError> {
+/// Opens or creates the store; leases that were left behind end now, and what is not sealed as it should be is sealed.
+pub(super) fn open(path: &Path, seal: &Seal, clock: &dyn Clock) -> Result<Opened, OpenError> {
     check_version(rusqlite::version_number())?;
     let path = &create_private(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
     let lock = lock(path)?;
@@ -116,7 +130,11 @@ pub(super) fn open(path: &Path, now: Timestamp) -> Result<Opened, OpenError> {
     check_owner(&writer).map_err(explain)?.map_err(|reason| OpenError::NotAStore { path: path.to_owned(), reason })?;
     prepare_to_write(&writer).map_err(explain)?;
     migrate(path, &mut writer)?;
-    end_leases(&writer, now).map_err(explain)?;
+    end_leases(&writer, clock.schedule()).map_err(explain)?;
+    reseal::reseal(&mut writer, seal, clock.now()).map_err(|failure| match failure {
+        Failure::Sqlite(error) => explain(error),
+        Failure::Seal(source) => OpenError::Sealed { path: path.to_owned(), source },
+    })?;
     let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, READER_CACHE_KIB);
     let readers = (0..READERS).map(|_| reader()).collect::<Result<_, _>>().map_err(explain)?;
     Ok(Opened { writer, readers, lock, file: FileInUse::new(path), wal_path: beside(path, "-wal") })

@@ -16,11 +16,12 @@ use super::writer::Transaction;
 use crate::store::{ClaimedDelivery, NewEvent, Publish, PublishOutcome, PublishedEvent, StoreError, UndeliveredKind};
 
 const FIND: &str = "SELECT type, timestamp, deliveries, content_hash FROM events WHERE organization = ?1 AND id = ?2";
-const INSERT_EVENT: &str = "INSERT INTO events (organization, id, type, timestamp, content_hash, deliveries, body)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (organization, id) DO NOTHING";
+const INSERT_EVENT: &str = "INSERT INTO events (organization, id, type, timestamp, content_hash, deliveries, body,
+        created_at, key)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (organization, id) DO NOTHING";
 const INSERT_WAITING: &str = "INSERT INTO waiting
-    (organization, event, webhook, due_at, attempt, spoiled, owner, attempt_started_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7)";
+    (organization, event, webhook, due_at, attempt, spoiled, owner, attempt_started_at, created_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8)";
 
 /// The statements of this file.
 #[cfg(test)]
@@ -38,7 +39,10 @@ pub(super) fn publish(transaction: &mut Transaction<'_>, publish: &Publish) -> R
             _ => return Ok(PublishOutcome::Conflict(event.id.clone())),
         }
     }
-    let webhooks = transaction.webhooks.of(transaction.db, &publish.organization)?;
+    let mut webhooks = transaction.webhooks.of(transaction.db, &publish.organization)?;
+    if let Some(about) = &publish.about {
+        webhooks = webhooks.iter().filter(|webhook| webhook.id != *about).cloned().collect();
+    }
     let mut insertion = Insertion { db: transaction.db, publish, webhooks, room: publish.room.clone() };
     let events = publish.events.iter().zip(known);
     let stored = events.map(|(event, known)| known.map_or_else(|| insertion.insert(event), Ok));
@@ -89,6 +93,8 @@ impl Insertion<'_> {
             event.content_hash,
             deliveries,
             &event.body[..],
+            millis(event.created_at),
+            event.key,
         ])?;
         if inserted == 0 {
             // It stands in this publish twice.
@@ -127,6 +133,7 @@ impl Insertion<'_> {
             u32::from(room.is_some()),
             owner,
             started_at,
+            millis(event.created_at),
         ])?;
         let Some(room) = room else { return Ok(None) };
         *room -= 1;

@@ -1,16 +1,15 @@
-//! Showing events, the log and the backlog; and the ping.
+//! Showing events and the backlog; and the ping.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use hikyaku_core::delivery::DeliveryState;
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row};
 
-use super::columns::{self, millis};
+use super::columns;
 use super::undelivered::{self, FIRST_RUN};
-use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, LogEntry, LogQuery, StoreError};
+use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, StoreError};
 
 const EVENT: &str = "SELECT type, timestamp, body FROM events WHERE organization = ?1 AND id = ?2";
 const WAITING: &str =
@@ -19,12 +18,6 @@ const ENDED: &str = "SELECT webhook, state, reason, run FROM deliveries WHERE or
 const ATTEMPTS: &str =
     "SELECT run, number, started_at, duration_micros, http_status, failure, error, response_body, webhook
     FROM attempts WHERE organization = ?1 AND event = ?2 ORDER BY webhook, run, number";
-const LOG: &str =
-    "SELECT a.run, a.number, a.started_at, a.duration_micros, a.http_status, a.failure, a.error, a.response_body,
-        a.event, e.type
-    FROM attempts a JOIN events e ON e.organization = a.organization AND e.id = a.event
-    WHERE a.organization = ?1 AND a.webhook = ?2 AND (a.started_at, a.event, a.run, a.number) < (?3, ?4, ?5, ?6)
-    ORDER BY a.started_at DESC, a.event DESC, a.run DESC, a.number DESC LIMIT ?7";
 pub(super) const DELIVERY_BACKLOG: &str = "SELECT COUNT(*), MIN(due_at) FROM waiting";
 const DELIVERIES_LEASED: &str = "SELECT COUNT(*), NULL FROM waiting WHERE owner IS NOT NULL";
 pub(super) const EFFECT_BACKLOG: &str = "SELECT (SELECT COUNT(*) FROM work), MIN(due_at) FROM lanes";
@@ -39,7 +32,6 @@ pub(super) const STATEMENTS: &[&str] = &[
     WAITING,
     ENDED,
     ATTEMPTS,
-    LOG,
     DELIVERY_BACKLOG,
     DELIVERIES_LEASED,
     EFFECT_BACKLOG,
@@ -142,40 +134,16 @@ fn attempts(
 }
 
 /// An attempt from the first eight columns.
-fn attempt(row: &Row<'_>) -> Result<AttemptRecord, StoreError> {
+pub(super) fn attempt(row: &Row<'_>) -> Result<AttemptRecord, StoreError> {
     Ok(AttemptRecord {
         run: row.get(0)?,
         number: row.get(1)?,
         started_at: columns::time(row, 2)?,
-        duration: Duration::from_micros(row.get::<_, i64>(3)?.unsigned_abs()),
+        duration: columns::micros_duration(row.get(3)?),
         outcome: columns::outcome(row, 4)?,
         error: row.get(6)?,
         response_body: columns::body(row, 7)?,
     })
-}
-
-/// A page of a webhook's log, newest first.
-pub(super) fn log(db: &Connection, query: &LogQuery) -> Result<Vec<LogEntry>, StoreError> {
-    let mut statement = db.prepare_cached(LOG)?;
-    let before = query.before.as_ref();
-    let mut rows = statement.query(params![
-        query.organization.as_str(),
-        query.webhook.as_str(),
-        before.map_or(i64::MAX, |before| millis(before.started_at)),
-        before.map_or("", |before| before.event.as_str()),
-        before.map_or(0, |before| before.run),
-        before.map_or(0, |before| before.number),
-        query.limit,
-    ])?;
-    let mut entries = Vec::new();
-    while let Some(row) = rows.next()? {
-        entries.push(LogEntry {
-            event: columns::event_id(row, 8)?,
-            event_type: columns::event_type(row, 9)?,
-            attempt: attempt(row)?,
-        });
-    }
-    Ok(entries)
 }
 
 /// How much waits.

@@ -4,6 +4,8 @@ mod files;
 mod migrations;
 mod plans;
 mod pressure;
+mod seal;
+mod searches;
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -43,7 +45,7 @@ fn path_in(directory: &Path) -> PathBuf {
 }
 
 fn open(path: &Path) -> Result<SqliteStore, OpenError> {
-    SqliteStore::open(path, &SystemClock::start())
+    SqliteStore::open(path, Seal::default(), &SystemClock::start())
 }
 
 async fn make() -> Fresh {

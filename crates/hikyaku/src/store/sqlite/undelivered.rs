@@ -13,14 +13,15 @@ use crate::store::{
     UndeliveredKind, Which,
 };
 
-const NOTE_OFF: &str = "INSERT INTO undelivered (organization, event, webhook, kind, timestamp, off_since, off_event)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const NOTE_OFF: &str = "INSERT INTO undelivered (organization, event, webhook, kind, timestamp, off_since, off_event,
+        created_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const NOTE_EXHAUSTED: &str = "INSERT INTO undelivered (organization, event, webhook, kind, timestamp)
     SELECT ?1, ?2, ?3, 'exhausted', timestamp FROM events WHERE organization = ?1 AND id = ?2";
 const FORGET: &str = "DELETE FROM undelivered WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
 const LAST_RUN: &str = "DELETE FROM deliveries WHERE organization = ?1 AND event = ?2 AND webhook = ?3 RETURNING run";
-const WAIT: &str = "INSERT INTO waiting (organization, event, webhook, due_at, run, attempt, spoiled)
-    VALUES (?1, ?2, ?3, ?4, ?5, 0, 0)";
+const WAIT: &str = "INSERT INTO waiting (organization, event, webhook, due_at, run, attempt, spoiled, created_at)
+    SELECT ?1, ?2, ?3, ?4, ?5, 0, 0, created_at FROM events WHERE organization = ?1 AND id = ?2";
 const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM waiting WHERE organization = ?1 AND event = ?2 AND webhook = ?3)";
 const IS_EVENT: &str = "SELECT EXISTS (SELECT 1 FROM events WHERE organization = ?1 AND id = ?2)";
 const OF_EVENT: &str = "SELECT webhook, kind, off_since, off_event FROM undelivered
@@ -57,6 +58,7 @@ pub(super) fn note_off(
         millis(event.timestamp),
         off_since,
         off_event,
+        (kind == UndeliveredKind::Held).then(|| millis(event.created_at)),
     ])?;
     Ok(())
 }

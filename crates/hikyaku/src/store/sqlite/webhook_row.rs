@@ -7,24 +7,32 @@ use rusqlite::{Row, Statement, params};
 
 use super::columns::{self, millis, sound};
 use crate::store::StoreError;
+use crate::store::seal::{Place, Seal};
+
+/// Where sealed text stands; part of what it is bound to, so these never change.
+pub(super) const SECRET: &str = "webhooks.secret";
+pub(super) const PREVIOUS_SECRET: &str = "webhooks.previous_secret";
+pub(super) const SETTINGS: &str = "webhooks.settings";
 
 /// Runs a statement that takes all of a webhook's columns, in the order in which the table has them.
-pub(super) fn write(statement: &mut Statement<'_>, webhook: &Webhook) -> Result<(), StoreError> {
+pub(super) fn write(statement: &mut Statement<'_>, seal: &Seal, webhook: &Webhook) -> Result<(), StoreError> {
     let (off_since, off_event) = off_columns(webhook.off.as_ref());
     let previous = webhook.previous_secret.as_ref();
+    let settings = sound(SETTINGS, serde_json::to_string(&webhook.settings))?;
+    let place = |column| Place { organization: webhook.organization.as_str(), row: webhook.id.as_str(), column };
     statement.execute(params![
         webhook.organization.as_str(),
         webhook.id.as_str(),
         webhook.url.as_str(),
         sound("webhooks.events", serde_json::to_string(&webhook.events))?,
         webhook.description,
-        webhook.secret.reveal(),
+        seal.seal(webhook.secret.reveal(), &place(SECRET)),
         off_since,
         off_event,
         millis(webhook.created_at),
-        sound("webhooks.settings", serde_json::to_string(&webhook.settings))?,
+        seal.seal(&settings, &place(SETTINGS)),
         webhook.exhausted,
-        previous.map(|previous| previous.secret.reveal()),
+        previous.map(|previous| seal.seal(previous.secret.reveal(), &place(PREVIOUS_SECRET))),
         previous.map(|previous| millis(previous.rotated_at)),
         previous.map(|previous| millis(previous.until)),
     ])?;
@@ -32,21 +40,30 @@ pub(super) fn write(statement: &mut Statement<'_>, webhook: &Webhook) -> Result<
 }
 
 /// Reads a webhook from the columns of [`super::webhooks::LOAD`].
-pub(super) fn read(organization: &OrganizationId, row: &Row<'_>) -> Result<Webhook, StoreError> {
-    let (url, events, settings): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(8)?);
+pub(super) fn read(seal: &Seal, organization: &OrganizationId, row: &Row<'_>) -> Result<Webhook, StoreError> {
+    let id = columns::webhook_id(row, 0)?;
+    let open = |column, stored: String| {
+        let place = Place { organization: organization.as_str(), row: id.as_str(), column };
+        sound(column, seal.open(&stored, &place))
+    };
+    let (url, events): (String, String) = (row.get(1)?, row.get(2)?);
+    let settings = open(SETTINGS, row.get(8)?)?;
+    let secret = open(SECRET, row.get(4)?)?;
+    let previous: Option<String> = row.get(10)?;
+    let previous = previous.map(|stored| open(PREVIOUS_SECRET, stored)).transpose()?;
     let reason = off_reason(row, 6)?;
     Ok(Webhook {
         organization: organization.clone(),
-        id: columns::webhook_id(row, 0)?,
         url: sound("webhooks.url", WebhookUrl::parse(&url))?,
         events: sound("webhooks.events", serde_json::from_str(&events))?,
         description: row.get(3)?,
-        secret: Secret::new(row.get::<_, String>(4)?),
-        previous_secret: previous_secret(row)?,
+        secret: Secret::new(secret),
+        previous_secret: previous.map(|secret| previous_secret(secret, row)).transpose()?,
         off: columns::optional_time(row, 5)?.map(|since| Off { since, reason }),
         exhausted: row.get(9)?,
-        settings: sound("webhooks.settings", serde_json::from_str(&settings))?,
+        settings: sound(SETTINGS, serde_json::from_str(&settings))?,
         created_at: columns::time(row, 7)?,
+        id,
     })
 }
 
@@ -65,9 +82,7 @@ pub(super) fn off_columns(off: Option<&Off>) -> (Option<i64>, Option<&str>) {
     (off.map(|off| millis(off.since)), event)
 }
 
-fn previous_secret(row: &Row<'_>) -> Result<Option<PreviousSecret>, StoreError> {
-    let secret: Option<String> = row.get(10)?;
-    let Some(secret) = secret else { return Ok(None) };
+fn previous_secret(secret: String, row: &Row<'_>) -> Result<PreviousSecret, StoreError> {
     let (rotated_at, until) = (columns::time(row, 11)?, columns::time(row, 12)?);
-    Ok(Some(PreviousSecret { secret: Secret::new(secret), rotated_at, until }))
+    Ok(PreviousSecret { secret: Secret::new(secret), rotated_at, until })
 }

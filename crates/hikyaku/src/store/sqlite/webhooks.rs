@@ -13,7 +13,8 @@ use rusqlite::{Connection, params};
 
 use super::columns::millis;
 use super::writer::Transaction;
-use super::{recoveries, webhook_row};
+use super::{publish, recoveries, webhook_row};
+use crate::store::seal::Seal;
 use crate::store::{StoreError, WebhookChange};
 
 /// Organizations whose webhooks are kept in memory; when there are more, all are forgotten and read again.
@@ -31,11 +32,11 @@ const CHANGE: &str = "UPDATE webhooks
         settings = ?10, exhausted = ?11, previous_secret = ?12, rotated_at = ?13, previous_until = ?14
     WHERE organization = ?1 AND id = ?2";
 const DELETE: &str = "DELETE FROM webhooks WHERE organization = ?1 AND id = ?2";
-const CANCEL: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, run)
-    SELECT organization, event, webhook, 'cancelled', ?3, ?4, run FROM waiting INDEXED BY waiting_due
+const CANCEL: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, run, created_at)
+    SELECT organization, event, webhook, 'cancelled', ?3, ?4, run, created_at FROM waiting INDEXED BY waiting_due
     WHERE organization = ?1 AND webhook = ?2";
-const CANCEL_HELD: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at)
-    SELECT organization, event, webhook, 'cancelled', ?3, ?4 FROM undelivered
+const CANCEL_HELD: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, created_at)
+    SELECT organization, event, webhook, 'cancelled', ?3, ?4, created_at FROM undelivered INDEXED BY undelivered_oldest
     WHERE organization = ?1 AND webhook = ?2 AND kind = 'held'";
 const FORGET_UNDELIVERED: &str = "DELETE FROM undelivered INDEXED BY undelivered_oldest
     WHERE organization = ?1 AND webhook = ?2";
@@ -53,17 +54,37 @@ pub(super) const STATEMENTS: &[&str] =
 pub(super) type Webhooks = Arc<[Arc<Webhook>]>;
 
 /// The webhooks that are committed, by organization. One without webhooks is never kept: names cost nothing to invent.
-#[derive(Default)]
-pub(super) struct WebhookCache(RwLock<HashMap<OrganizationId, Webhooks>>);
+pub(super) struct WebhookCache {
+    known: RwLock<HashMap<OrganizationId, Webhooks>>,
+    /// What opens a row that is not in memory, and seals what is written.
+    seal: Seal,
+}
 
 impl WebhookCache {
+    /// Nothing in memory yet.
+    pub(super) fn new(seal: Seal) -> Self {
+        Self { known: RwLock::default(), seal }
+    }
+
     /// An organization's webhooks, if they are in memory.
     pub(super) fn get(&self, organization: &OrganizationId) -> Option<Webhooks> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(organization).cloned()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(organization).cloned()
+    }
+
+    /// Reads an organization's webhooks, oldest first, past what is in memory.
+    pub(super) fn load(&self, db: &Connection, organization: &OrganizationId) -> Result<Webhooks, StoreError> {
+        let mut statement = db.prepare_cached(LOAD)?;
+        let mut rows = statement.query([organization.as_str()])?;
+        let mut webhooks = Vec::new();
+        while let Some(row) = rows.next()? {
+            webhooks.push(Arc::new(webhook_row::read(&self.seal, organization, row)?));
+        }
+        webhooks.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        Ok(webhooks.into())
     }
 
     fn change(&self, change: impl FnOnce(&mut HashMap<OrganizationId, Webhooks>)) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut known);
         if known.len() > MAX_CACHED_ORGANIZATIONS {
             known.clear();
@@ -87,7 +108,7 @@ impl WebhookView {
         if let Some(known) = self.own.get(organization).cloned().or_else(|| self.committed.get(organization)) {
             return Ok(known);
         }
-        let loaded: Webhooks = load(db, organization)?.into();
+        let loaded = self.committed.load(db, organization)?;
         self.own.insert(organization.clone(), loaded.clone());
         Ok(loaded)
     }
@@ -167,15 +188,19 @@ pub(super) fn update(
     transaction: &mut Transaction<'_>,
     organization: &OrganizationId,
     id: &WebhookId,
-    change: WebhookChange,
+    mut change: WebhookChange,
     at: Timestamp,
 ) -> Result<Option<Webhook>, StoreError> {
+    let notice = change.notice.take();
     let Some(found) = transaction.webhooks.find(transaction.db, organization, id)? else { return Ok(None) };
     let webhook = change.apply(Webhook::clone(&found), at);
     if found.off.is_some() && webhook.off.is_none() {
         recoveries::release(transaction.db, organization, id, at)?;
     }
     write(transaction, CHANGE, webhook.clone())?;
+    if let Some(notice) = notice.filter(|_| found.off.is_some() != webhook.off.is_some()) {
+        publish::publish(transaction, &notice.into_publish(organization.clone(), id.clone()))?;
+    }
     Ok(Some(webhook))
 }
 
@@ -234,18 +259,7 @@ pub(super) fn delete(
 }
 
 fn write(transaction: &mut Transaction<'_>, sql: &'static str, webhook: Webhook) -> Result<(), StoreError> {
-    webhook_row::write(&mut *transaction.db.prepare_cached(sql)?, &webhook)?;
+    let seal = &transaction.webhooks.committed.seal;
+    webhook_row::write(&mut *transaction.db.prepare_cached(sql)?, seal, &webhook)?;
     transaction.webhooks.put(transaction.db, webhook)
-}
-
-/// Reads an organization's webhooks, oldest first.
-pub(super) fn load(db: &Connection, organization: &OrganizationId) -> Result<Vec<Arc<Webhook>>, StoreError> {
-    let mut statement = db.prepare_cached(LOAD)?;
-    let mut rows = statement.query([organization.as_str()])?;
-    let mut webhooks = Vec::new();
-    while let Some(row) = rows.next()? {
-        webhooks.push(Arc::new(webhook_row::read(organization, row)?));
-    }
-    webhooks.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
-    Ok(webhooks)
 }

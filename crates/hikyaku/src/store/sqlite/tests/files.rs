@@ -12,7 +12,7 @@ use crate::store::{EffectState, Group, Lease, Publish, RecordOutcome};
 
 /// The store in this file, opened when the schedule clock stands at second `seconds` of the fixture.
 fn open_at(path: &Path, seconds: i64) -> Result<SqliteStore, OpenError> {
-    SqliteStore::open(path, &Fixed(at(seconds)))
+    SqliteStore::open(path, Seal::default(), &Fixed(at(seconds)))
 }
 
 struct Fixed(Timestamp);

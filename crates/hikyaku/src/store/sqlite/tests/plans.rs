@@ -10,11 +10,15 @@ const FILES: &[(&str, &str, &[&str])] = &[
     ("finish", include_str!("../finish.rs"), finish::STATEMENTS),
     ("inbox", include_str!("../inbox.rs"), inbox::STATEMENTS),
     ("lanes", include_str!("../lanes.rs"), lanes::STATEMENTS),
+    ("log", include_str!("../log.rs"), log::STATEMENTS),
     ("open", include_str!("../open.rs"), open::STATEMENTS),
     ("publish", include_str!("../publish.rs"), publish::STATEMENTS),
     ("read", include_str!("../read.rs"), read::STATEMENTS),
+    ("reseal", include_str!("../reseal.rs"), reseal::STATEMENTS),
     ("recoveries", include_str!("../recoveries.rs"), recoveries::STATEMENTS),
     ("undelivered", include_str!("../undelivered.rs"), undelivered::STATEMENTS),
+    ("retention", include_str!("../retention.rs"), retention::STATEMENTS),
+    ("search", include_str!("../search.rs"), search::STATEMENTS),
     ("tokens", include_str!("../tokens.rs"), tokens::STATEMENTS),
     ("webhooks", include_str!("../webhooks.rs"), webhooks::STATEMENTS),
 ];
@@ -44,13 +48,15 @@ fn objection(step: &str) -> Option<&'static str> {
 
 /// Statements that are meant to read all that is hot (by an index), or all webhooks of an organization.
 const READ_ALL: &[&str] = &[read::DELIVERY_BACKLOG, read::EFFECT_BACKLOG, read::LANE_BACKLOG, webhooks::LOAD];
+/// The one that reads all that waits, once, before anything is served.
+const AT_START: &str = open::END_DELIVERY_LEASES;
 
 #[test]
 fn no_statement_reads_a_whole_table_or_sorts() {
     let fresh = Fresh::new();
     let db = Connection::open(fresh.path()).unwrap();
     for (file, _, statements) in FILES {
-        for sql in statements.iter().filter(|sql| !READ_ALL.contains(sql)) {
+        for sql in statements.iter().filter(|sql| !READ_ALL.contains(sql) && **sql != AT_START) {
             for step in plan(&db, sql) {
                 assert_eq!(objection(&step), None, "{file}: {step}\n{sql}");
             }

@@ -1,0 +1,225 @@
+//! Operational events: what the sender tells an organization of its own webhooks, published like any event. A webhook
+//! subscribes to them by their names or prefixes, never by `*`, and gets none about itself.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::delivery::Outcome;
+use crate::event::EventType;
+use crate::ids::{EventId, WebhookId};
+use crate::timestamp;
+use crate::webhook::{OffReason, WebhookUrl};
+
+/// What the types of operational events begin with. Nobody else publishes such types.
+const PREFIXES: [&str; 2] = ["webhook.", "delivery."];
+
+/// Whether only the sender itself makes events of this type.
+pub fn is_operational(event_type: &str) -> bool {
+    PREFIXES.iter().any(|prefix| event_type.starts_with(prefix))
+}
+
+/// The type of the event that a test delivery carries.
+pub fn test_type() -> EventType {
+    known("webhook.test")
+}
+
+/// Its `data`.
+pub fn test_data(webhook: &WebhookId) -> Box<RawValue> {
+    let data = TestData { webhook_id: webhook.as_str(), detail: "A test of the endpoint: nothing has happened." };
+    raw(&data)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TestData<'a> {
+    webhook_id: &'a str,
+    detail: &'static str,
+}
+
+fn raw(data: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(data).expect("texts and numbers can be written as JSON")
+}
+
+fn known(name: &str) -> EventType {
+    EventType::parse(name).expect("the names of operational events are event types")
+}
+
+/// What happened to a webhook.
+#[derive(Debug, Clone)]
+pub enum Notice<'a> {
+    /// It was switched off (R10), or paused.
+    Disabled(&'a OffReason),
+    /// It was switched on.
+    Enabled,
+    /// A delivery to it used up its attempts (R7).
+    Exhausted(Exhausted<'a>),
+}
+
+/// A delivery that used up its attempts.
+#[derive(Debug, Clone)]
+pub struct Exhausted<'a> {
+    /// Of which event.
+    pub event: &'a EventId,
+    /// Of which type.
+    pub event_type: &'a EventType,
+    /// Which run of the delivery.
+    pub run: u32,
+    /// How many attempts the run had.
+    pub attempts: u32,
+    /// What the last one came to.
+    pub outcome: Outcome,
+    /// For people: what went wrong in the last one; empty after an answer.
+    pub error: &'a str,
+}
+
+/// The `data` of an operational event. Of the URL it has the origin only (S19): other endpoints get it.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Data<'a> {
+    webhook_id: &'a str,
+    origin: String,
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<&'a str>,
+    #[serde(flatten)]
+    exhausted: Option<ExhaustedData<'a>>,
+    detail: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExhaustedData<'a> {
+    event_type: &'a str,
+    run: u32,
+    attempts: u32,
+    http_status: u16,
+    error_kind: Option<&'static str>,
+    error: Option<&'a str>,
+}
+
+impl Notice<'_> {
+    /// The event's type.
+    pub fn event_type(&self) -> EventType {
+        known(match self {
+            Self::Disabled(_) => "webhook.disabled",
+            Self::Enabled => "webhook.enabled",
+            Self::Exhausted(_) => "delivery.exhausted",
+        })
+    }
+
+    /// The event's `data`: which webhook, when by the wall clock, and why.
+    pub fn data(&self, webhook: &WebhookId, url: &WebhookUrl, at: Timestamp) -> Box<RawValue> {
+        let base = Data {
+            webhook_id: webhook.as_str(),
+            origin: url.origin(),
+            at: timestamp::format(at),
+            detail: self.detail(),
+            ..Data::default()
+        };
+        let data = match self {
+            Self::Enabled => base,
+            Self::Disabled(OffReason::Paused) => Data { reason: Some("paused"), ..base },
+            Self::Disabled(OffReason::Exhausted(event)) => {
+                Data { reason: Some("exhausted"), event_id: Some(event.as_str()), ..base }
+            }
+            Self::Exhausted(exhausted) => {
+                Data { event_id: Some(exhausted.event.as_str()), exhausted: Some(exhausted.data()), ..base }
+            }
+        };
+        raw(&data)
+    }
+
+    /// One sentence for the person who reads it.
+    fn detail(&self) -> String {
+        match self {
+            Self::Enabled => "The webhook was switched on.".to_owned(),
+            Self::Disabled(OffReason::Paused) => "Somebody paused the webhook; it gets no new events.".to_owned(),
+            Self::Disabled(OffReason::Exhausted(event)) => format!(
+                "The webhook was switched off because every attempt of the event {event} failed. Mend the endpoint, \
+                 switch the webhook on, and recover what it missed."
+            ),
+            Self::Exhausted(exhausted) => format!(
+                "All {} attempts of the event {} failed. Mend the endpoint, then resend the delivery.",
+                exhausted.attempts, exhausted.event
+            ),
+        }
+    }
+}
+
+impl<'a> Exhausted<'a> {
+    fn data(&self) -> ExhaustedData<'a> {
+        let error_kind = match self.outcome {
+            Outcome::Answered(_) => None,
+            Outcome::Failed(kind) => Some(kind.as_str()),
+        };
+        ExhaustedData {
+            event_type: self.event_type.as_str(),
+            run: self.run,
+            attempts: self.attempts,
+            http_status: self.outcome.http_status(),
+            error_kind,
+            error: Some(self.error).filter(|error| !error.is_empty()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::FailureKind;
+
+    fn data(notice: &Notice<'_>) -> String {
+        let url = WebhookUrl::parse("https://shop.example:8443/hook/token?key=1").unwrap();
+        notice.data(&WebhookId::parse("wh_1").unwrap(), &url, Timestamp::UNIX_EPOCH).get().to_owned()
+    }
+
+    #[test]
+    fn r10_s19_a_notice_says_what_happened_and_no_secret_of_the_url() {
+        let (event, sale) = (EventId::parse("e\"1").unwrap(), EventType::parse("sale.created").unwrap());
+        let (reason, paused) = (OffReason::Exhausted(event.clone()), OffReason::Paused);
+        let exhausted = Exhausted {
+            event: &event,
+            event_type: &sale,
+            run: 2,
+            attempts: 4,
+            outcome: Outcome::Failed(FailureKind::Timeout),
+            error: "no answer within 10s",
+        };
+        for (notice, event_type, expected) in [
+            (Notice::Disabled(&reason), "webhook.disabled", r#""reason":"exhausted","eventId":"e\"1","detail":""#),
+            (Notice::Disabled(&paused), "webhook.disabled", r#""reason":"paused","detail":""#),
+            (Notice::Enabled, "webhook.enabled", r#""detail":""#),
+            (
+                Notice::Exhausted(exhausted),
+                "delivery.exhausted",
+                concat!(
+                    r#""eventId":"e\"1","eventType":"sale.created","run":2,"attempts":4,"httpStatus":0,"#,
+                    r#""errorKind":"timeout","error":"no answer within 10s","detail":""#
+                ),
+            ),
+        ] {
+            assert_eq!(notice.event_type().as_str(), event_type);
+            assert!(is_operational(event_type));
+            let start = r#"{"webhookId":"wh_1","origin":"https://shop.example:8443","at":"1970-01-01T00:00:00.000Z","#;
+            let written = data(&notice);
+            assert!(written.starts_with(&format!("{start}{expected}")), "{written}");
+        }
+    }
+
+    #[test]
+    fn only_types_below_the_two_prefixes_are_operational() {
+        for (event_type, expected) in [
+            ("webhook.test", true),
+            ("delivery.x.y", true),
+            ("webhooks.x", false),
+            ("deliveryx.y", false),
+            ("sale.webhook.x", false),
+        ] {
+            assert_eq!(is_operational(event_type), expected, "{event_type}");
+        }
+        assert!(is_operational(test_type().as_str()));
+    }
+}

@@ -1,0 +1,143 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use hikyaku_core::delivery::{Decision, FailureKind, Outcome};
+use hikyaku_core::ids::{DeliveryKey, EventId, WebhookId};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::store::{AttemptRecord, FinishAttempt, Group, Store};
+
+impl Api {
+    /// Publishes an event whose one delivery then ends, or fails, like this.
+    async fn attempted(&self, webhook: &str, event: &str, data: &str, outcome: Outcome, decision: Decision) {
+        let body = format!(r#"{{"type":"sale.created","data":{data},"id":"{event}"}}"#);
+        assert_eq!(self.post(&format!("{ACME}/events"), body).await.status, 202);
+        let key = DeliveryKey {
+            organization: OrganizationId::parse("acme").unwrap(),
+            event: EventId::parse(event).unwrap(),
+            webhook: WebhookId::parse(webhook).unwrap(),
+        };
+        let attempt = AttemptRecord {
+            run: 1,
+            number: 1,
+            started_at: Timestamp::from_millisecond(1_000).unwrap(),
+            duration: Duration::from_micros(12_900),
+            outcome,
+            error: String::new(),
+            response_body: Bytes::new(),
+        };
+        let finish = FinishAttempt { key, owner: "test".into(), attempt, decision, notices: None };
+        self.store.commit(Group { finish_attempts: vec![finish], ..Group::default() }).await.unwrap();
+    }
+
+    /// The ids of the deliveries that a search shows, page by page.
+    async fn search(&self, filter: &str) -> Vec<String> {
+        let mut ids = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let page = self.get(&format!("{ACME}/deliveries?limit=2{filter}{cursor}")).await;
+            assert_eq!(page.status, 200, "{page:?}");
+            let page = page.json();
+            ids.extend(
+                page["items"].as_array().unwrap().iter().map(|item| item["deliveryId"].as_str().unwrap().into()),
+            );
+            let Some(next) = page["nextCursor"].as_str() else { return ids };
+            cursor = format!("&cursor={next}");
+        }
+    }
+}
+
+const DAY: &str = "2026-01-01T00:00:00";
+
+#[tokio::test]
+async fn deliveries_are_found_by_every_filter() {
+    let api = Api::start().await;
+    let webhook = api.webhook().await;
+    let due = Timestamp::from_millisecond(32_503_680_000_000).unwrap();
+    let off = Decision::Exhausted { switch_off: false };
+    api.attempted(&webhook, "e1", r#"{"id":"k|1"}"#, Outcome::Answered(200), Decision::Delivered).await;
+    api.attempted(&webhook, "e2", "1", Outcome::Failed(FailureKind::Dns), off).await;
+    api.attempted(&webhook, "e3", r#"{"order_id":7}"#, Outcome::Answered(503), Decision::Retry { at: due }).await;
+    for (filter, expected) in [
+        (String::new(), vec!["e3", "e2", "e1"]),
+        (format!("&webhook={webhook}"), vec!["e3", "e2", "e1"]),
+        ("&webhook=wh_none".into(), vec![]),
+        ("&event=e2".into(), vec!["e2"]),
+        ("&type=sale.*&state=delivered".into(), vec!["e1"]),
+        ("&type=order.created".into(), vec![]),
+        ("&state=waiting".into(), vec!["e3"]),
+        ("&httpStatus=5xx".into(), vec!["e3"]),
+        ("&httpStatus=0".into(), vec!["e2"]),
+        ("&error=dns".into(), vec!["e2"]),
+        ("&key=k%7C1".into(), vec!["e1"]),
+        ("&key=7&state=delivered".into(), vec![]),
+        (format!("&from={DAY}%2B09:00"), vec!["e3", "e2", "e1"]),
+        (format!("&to={DAY}Z"), vec![]),
+    ] {
+        assert_eq!(api.search(&filter).await, expected, "{filter}");
+    }
+    let shown = &api.get(&format!("{ACME}/deliveries?event=e2")).await.json()["items"][0];
+    let expected = json!({
+        "deliveryId": "e2", "eventType": "sale.created", "webhookId": webhook, "createdAt": shown["createdAt"],
+        "state": "exhausted", "inFlight": false, "nextAttemptAt": null, "attempts": 1, "lastAttempt": {
+            "httpStatus": 0, "errorKind": "dns", "startedAt": "1970-01-01T00:00:01.000Z", "durationMs": 12,
+        },
+    });
+    assert_eq!(*shown, expected);
+}
+
+#[tokio::test]
+async fn the_log_is_filtered_alike() {
+    let api = Api::start().await;
+    let webhook = api.webhook().await;
+    api.attempted(&webhook, "e1", "1", Outcome::Answered(200), Decision::Delivered).await;
+    let path = format!("{ACME}/webhooks/{webhook}/log");
+    for (filter, lines) in [
+        ("type=sale.*", 1),
+        ("type=order.*", 0),
+        ("httpStatus=200", 1),
+        ("httpStatus=5xx", 0),
+        ("error=timeout", 0),
+        ("from=1970-01-01T00:00:01Z&to=1970-01-01T00:00:01.001Z", 1),
+        ("to=1970-01-01T00:00:01Z", 0),
+    ] {
+        let page = api.get(&format!("{path}?{filter}")).await.json();
+        assert_eq!(page["items"].as_array().unwrap().len(), lines, "{filter}");
+    }
+    assert_eq!(api.delete(&format!("{ACME}/webhooks/{webhook}")).await.status, 204);
+    assert_eq!(api.get(&format!("{path}?httpStatus=5xx")).await.status, 200, "it is gone, but its log is not");
+    api.get(&format!("{ACME}/webhooks/wh_none/log?httpStatus=5xx")).await.is_problem(404, "not-found", &["wh_none"]);
+}
+
+#[tokio::test]
+async fn case18_a_plus_that_became_a_space_is_an_error_that_says_so() {
+    let api = Api::start().await;
+    for path in [format!("{ACME}/deliveries"), format!("{ACME}/webhooks/wh_1/log")] {
+        let answer = api.get(&format!("{path}?from={DAY}+09:00")).await;
+        answer.is_problem(400, "invalid-query", &["\"from\"", "write it as %2B"]);
+        for bad in ["2026-01-01", "2026-01-01T00:00:00", "yesterday", ""] {
+            api.get(&format!("{path}?to={bad}")).await.is_problem(400, "invalid-query", &["\"to\"", "a time such as"]);
+        }
+        let backwards = api.get(&format!("{path}?from={DAY}Z&to={DAY}Z")).await;
+        backwards.is_problem(400, "invalid-query", &["\"to\"", "not after"]);
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_means_nothing_is_refused() {
+    let api = Api::start().await;
+    for (filter, part) in [
+        ("state=done", "one of waiting, delivered, exhausted, cancelled, held"),
+        ("httpStatus=5XX", "a class such as 5xx"),
+        ("error=oops", "one of timeout, dns"),
+        ("type=order", "a pattern such as order.*"),
+        ("event=a%20b", "the id of an event"),
+        ("webhook=", "the id of a webhook"),
+        ("cursor=x", "the nextCursor"),
+        ("status=200", "is not known here"),
+    ] {
+        api.get(&format!("{ACME}/deliveries?{filter}")).await.is_problem(400, "invalid-query", &[part]);
+    }
+}

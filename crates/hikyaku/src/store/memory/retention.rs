@@ -1,0 +1,78 @@
+//! Dropping what is old.
+
+use hikyaku_core::ids::DeliveryKey;
+use jiff::Timestamp;
+
+use super::State;
+use super::deliveries::Deliveries;
+use crate::store::{Aged, DropStep, Dropped, EventPlace, UndeliveredKind};
+
+impl State {
+    pub(super) fn drop_aged(&mut self, step: &DropStep) -> Dropped {
+        let mut dropped = Dropped::default();
+        match &step.what {
+            Aged::Events(from) => {
+                for place in self.deliveries.aged(step.before, from.as_ref()) {
+                    if touched(&dropped) >= u64::from(step.max_rows) {
+                        dropped.next = Some(Aged::Events(Some(place)));
+                        break;
+                    }
+                    self.deliveries.forget(&place, &mut dropped);
+                }
+            }
+            Aged::InboxRows(from) => {
+                for (place, key) in self.inbox.aged(step.before) {
+                    if touched(&dropped) >= u64::from(step.max_rows) {
+                        dropped.next = Some(Aged::InboxRows(Some(place)));
+                        break;
+                    }
+                    if from.is_none_or(|from| place >= from) {
+                        self.inbox.forget(&key);
+                        dropped.inbox_rows += 1;
+                    }
+                }
+            }
+        }
+        dropped
+    }
+}
+
+fn touched(dropped: &Dropped) -> u64 {
+    dropped.events + dropped.deliveries + dropped.attempts + dropped.inbox_rows
+}
+
+impl Deliveries {
+    /// The events from a place on that were published before `before` and of which nothing waits.
+    fn aged(&self, before: Timestamp, from: Option<&EventPlace>) -> Vec<EventPlace> {
+        let kept = |place: &EventPlace| {
+            let of_event = |key: &DeliveryKey| key.organization == place.organization && key.event == place.event;
+            self.waiting.keys().any(of_event)
+                || self.undelivered.iter().any(|(key, one)| of_event(key) && one.kind == UndeliveredKind::Held)
+        };
+        let place = |(organization, id): &(_, _), created_at| EventPlace {
+            organization: Clone::clone(organization),
+            created_at,
+            event: Clone::clone(id),
+        };
+        let order = |place: &EventPlace| (place.organization.clone(), place.created_at, place.event.clone());
+        let events = self.events.iter().map(|(key, stored)| place(key, stored.event.created_at));
+        let mut aged: Vec<_> = events
+            .filter(|place| place.created_at < before)
+            .filter(|place| from.is_none_or(|from| order(place) >= order(from)) && !kept(place))
+            .collect();
+        aged.sort_by_key(order);
+        aged
+    }
+
+    fn forget(&mut self, place: &EventPlace, dropped: &mut Dropped) {
+        let other = |key: &DeliveryKey| key.organization != place.organization || key.event != place.event;
+        let of_event = self.attempts.iter().filter(|(key, _)| !other(key));
+        dropped.attempts += of_event.map(|(_, lines)| lines.len() as u64).sum::<u64>();
+        dropped.deliveries += self.ended.keys().filter(|key| !other(key)).count() as u64;
+        dropped.events += 1;
+        self.attempts.retain(|key, _| other(key));
+        self.ended.retain(|key, _| other(key));
+        self.undelivered.retain(|key, _| other(key));
+        self.events.remove(&(place.organization.clone(), place.event.clone()));
+    }
+}
