@@ -32,10 +32,7 @@ const VARIANTS: &[(&str, &str)] = &[
     ("all indexes", ""),
     ("without events_time", "DROP INDEX events_time"),
     ("without events_key", "DROP INDEX events_key"),
-    (
-        "waiting_leased in place of waiting_time",
-        "DROP INDEX waiting_time; CREATE INDEX waiting_leased ON waiting (owner) WHERE owner IS NOT NULL",
-    ),
+    ("without waiting_time", "DROP INDEX waiting_time"),
     ("without deliveries_failed", "DROP INDEX deliveries_failed"),
     ("without attempts_failed", "DROP INDEX attempts_failed"),
     (

@@ -36,8 +36,8 @@ const WAL_AUTOCHECKPOINT_PAGES: i64 = 4_000;
 /// Started anew, the log's file is cut to this length, in bytes.
 const JOURNAL_SIZE_LIMIT_BYTES: i64 = 16 * 1024 * 1024;
 
-/// Leases that were left behind: nobody else can hold one, so their owner is gone. Reads all that waits, once.
-pub(super) const END_DELIVERY_LEASES: &str = "UPDATE waiting SET due_at = ?1 WHERE owner IS NOT NULL";
+/// Leases that were left behind: nobody else can hold one, so their owner is gone.
+const END_DELIVERY_LEASES: &str = "UPDATE waiting SET due_at = ?1 WHERE owner IS NOT NULL";
 const END_LANE_LEASES: &str = "UPDATE lanes SET due_at = ?1 WHERE owner IS NOT NULL";
 
 /// The statements of this file.
