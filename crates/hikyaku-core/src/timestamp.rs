@@ -10,6 +10,8 @@ pub const MAX_TIMESTAMP_BYTES: usize = 40;
 /// Integers from here on are milliseconds, below it seconds: the second 100,000,000,000 is in the year 5138, the
 /// millisecond 100,000,000,000 was in 1973.
 const FIRST_MILLISECOND: u64 = 100_000_000_000;
+/// When the year 0 begins, in milliseconds; RFC 3339 has no way to write what was before.
+const FIRST_YEAR: i64 = -62_167_219_200_000;
 
 /// RFC 3339 in UTC with exactly three digits of a second, as in `2026-11-30T09:15:00.000Z`.
 pub fn format(at: Timestamp) -> String {
@@ -21,14 +23,13 @@ pub fn parse(text: &str) -> Option<Timestamp> {
     if text.is_empty() || text.len() > MAX_TIMESTAMP_BYTES {
         return None;
     }
-    if let Ok(number) = text.parse::<i64>() {
-        return from_epoch(number);
-    }
-    // jiff also reads a bracketed time zone (RFC 9557) and a space for the T; RFC 3339 has no zone name.
-    if text.contains('[') {
-        return None;
-    }
-    text.parse().ok()
+    let at: Timestamp = match text.parse::<i64>() {
+        Ok(number) => from_epoch(number)?,
+        // jiff also reads a bracketed time zone (RFC 9557) and a space for the T; RFC 3339 has no zone name.
+        Err(_) if text.contains('[') => return None,
+        Err(_) => text.parse().ok()?,
+    };
+    (at.as_millisecond() >= FIRST_YEAR).then_some(at)
 }
 
 fn from_epoch(number: i64) -> Option<Timestamp> {
@@ -61,6 +62,14 @@ mod tests {
         }
         for text in [long, least] {
             assert_eq!(parse(&text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_rfc_3339_cannot_write_is_not_taken() {
+        assert_eq!(parse("-62167219200000").map(format).as_deref(), Some("0000-01-01T00:00:00.000Z"));
+        for text in ["-62167219200001", "-000001-12-31T23:59:59.999Z", "0000-01-01T00:00:00+00:01"] {
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 

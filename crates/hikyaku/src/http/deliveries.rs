@@ -11,6 +11,7 @@ use hikyaku_core::ids::{DeliveryKey, EventId, WebhookId};
 
 use super::State;
 use super::filters::MAX_SEARCHED_ROWS;
+use super::openapi::requests::{DeliveryFilter, InPage, Outcomes, Period};
 use super::page::{Cursor, Page};
 use super::problem::{Kind, Problem};
 use super::request::{InPath, Query};
@@ -21,8 +22,18 @@ use crate::store::{DeliveryPosition, DeliveryQuery, ResendOutcome};
 const PARAMETERS: [&str; 11] =
     ["webhook", "event", "type", "state", "httpStatus", "error", "key", "from", "to", "limit", "cursor"];
 
-/// `GET …/deliveries?webhook&event&type&state&httpStatus&error&key&from&to&limit&cursor`, those of the newest events
-/// first. Statuses and errors are those of a delivery's last attempt; the time is that of its event's publish.
+/// Search the deliveries.
+///
+/// Those of the newest events first. Statuses and errors are those of a delivery's last attempt; the time is that of its
+/// event's publish.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/deliveries",
+    operation_id = "listDeliveries",
+    tag = "deliveries",
+    params(DeliveryFilter, Outcomes, Period, InPage),
+    responses((status = 200, description = "A page of deliveries.", body = Page<DeliveryItem>)),
+)]
 pub(super) async fn list(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -53,9 +64,21 @@ pub(super) async fn list(
     Ok(Json(page.searched_to(searched_to)))
 }
 
-/// `POST …/resend`: sends the event to the webhook again, with the same id and bytes, in a new run of attempts (R13).
-/// It gives 202 and the delivery; 409 while the delivery waits or is under way. The webhook may be off, and may never
-/// have been meant by the event.
+/// Send an event to a webhook again.
+///
+/// With the same id and bytes, in a new run of attempts. The webhook may be off, and may never have been meant by the
+/// event.
+// R13
+#[utoipa::path(
+    post,
+    path = "/v1/organizations/{organization}/deliveries/{event}/{webhook}/resend",
+    operation_id = "resendDelivery",
+    tag = "deliveries",
+    responses(
+        (status = 202, description = "The new run has begun.", body = DeliveryJson),
+        (status = 409, description = "A problem: delivery-waiting. Attempts are left."),
+    ),
+)]
 pub(super) async fn resend(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Response, Problem> {
     let organization = path.organization()?;
     let (event, webhook) = (path.event(&organization)?, path.webhook(&organization)?);

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use super::State;
 use super::body::read_json;
 use super::fields::Fields;
+use super::openapi::requests;
 use super::problem::{FieldError, Kind, MAX_FIELD_ERRORS, Problem};
 use super::request::InPath;
 use super::view::{EventJson, Events, Published};
@@ -25,14 +26,27 @@ use crate::store::{NewEvent, PublishOutcome, PublishedEvent};
 use crate::trace;
 
 /// Most events of a batch.
-const MAX_BATCH_EVENTS: usize = 1000;
+pub(super) const MAX_BATCH_EVENTS: usize = 1000;
 /// Largest body of a batch, in bytes, unless one event alone may be larger.
 const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
 /// The fields of an event.
 const EVENT_FIELDS: [&str; 4] = ["type", "data", "id", "timestamp"];
 
-/// `POST …/events`: `{type, data, id?, timestamp?}` gives 202 and `{id, type, timestamp, deliveries}` once it is stored;
-/// the same id with the same content gives 200 and the first answer, with other content 409.
+/// Publish an event.
+///
+/// Safe to repeat with the same id: the same content gives the first answer again, and nothing is sent again.
+#[utoipa::path(
+    post,
+    path = "/v1/organizations/{organization}/events",
+    operation_id = "publishEvent",
+    tag = "events",
+    request_body = requests::NewEvent,
+    responses(
+        (status = 202, description = "It is stored; first attempts begin at once.", body = Published),
+        (status = 200, description = "It was stored before.", body = Published),
+        (status = 409, description = "A problem: event-conflict. The id was stored with other content."),
+    ),
+)]
 pub(super) async fn publish(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -46,8 +60,21 @@ pub(super) async fn publish(
     Ok((status(&stored), Json(stored.first().map(Published::of))).into_response())
 }
 
-/// `POST …/events/batch`: `{events: […]}`, all stored or none; gives the same answers as one by one, in `events`. The
-/// status is 200 if all of them were stored before, else 202.
+/// Publish a batch.
+///
+/// All are stored or none. Gives the same answers as one by one, in their order.
+#[utoipa::path(
+    post,
+    path = "/v1/organizations/{organization}/events/batch",
+    operation_id = "publishEvents",
+    tag = "events",
+    request_body = requests::Batch,
+    responses(
+        (status = 202, description = "All are stored.", body = Events),
+        (status = 200, description = "All were stored before.", body = Events),
+        (status = 409, description = "A problem: event-conflict. Nothing was stored."),
+    ),
+)]
 pub(super) async fn publish_batch(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -63,13 +90,34 @@ pub(super) async fn publish_batch(
     Ok((status(&stored), Json(Events { events })).into_response())
 }
 
-/// `GET …/events/{event}`: the event, its deliveries and their attempts.
+/// Read an event.
+///
+/// The event, its deliveries and their attempts.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/events/{event}",
+    operation_id = "readEvent",
+    tag = "events",
+    responses((status = 200, description = "The event.", body = EventJson)),
+)]
 pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Response, Problem> {
     let organization = path.organization()?;
     show(&state, &organization, path.event(&organization)?).await
 }
 
-/// `GET …/events/batch`: the event that somebody gave this id, where batches are published.
+/// Read the event whose id is "batch".
+///
+/// Somebody may have given it this id, and batches are published at its path.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/events/batch",
+    operation_id = "readEventNamedBatch",
+    tag = "events",
+    responses(
+        (status = 200, description = "The event.", body = EventJson),
+        (status = 404, description = "A problem: not-found."),
+    ),
+)]
 pub(super) async fn read_named_batch(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Response, Problem> {
     let id = EventId::parse("batch").expect("the last part of a batch's path is an id");
     show(&state, &path.organization()?, id).await

@@ -7,16 +7,28 @@ use axum::extract::State as Shared;
 use hikyaku_core::explain::{self, Explanation, Situation};
 use hikyaku_core::webhook::Webhook;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::State;
+use super::openapi::words;
 use super::problem::Problem;
 use super::request::{InPath, Query};
 use super::view::{Items, on_the_wall};
 use crate::clock::Clock;
 use crate::store::{DeliveryView, EventView};
 
-/// `GET …/explain?webhook`: one explanation for each of the organization's webhooks, oldest first, and for those that
-/// were removed since; or for the one that is named.
+/// Explain who got an event, and who not.
+///
+/// One explanation for each of the organization's webhooks, oldest first, and for those that were removed since; or for
+/// the one that is named.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/events/{event}/explain",
+    operation_id = "explainEvent",
+    tag = "events",
+    params(("webhook" = Option<String>, Query, description = "Only this webhook.")),
+    responses((status = 200, description = "The explanations.", body = Items<Explained>)),
+)]
 pub(super) async fn explain(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -74,10 +86,23 @@ fn outcomes(delivery: &DeliveryView) -> Vec<hikyaku_core::delivery::Outcome> {
 }
 
 /// An explanation, and of which webhook.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Explained {
+    /// Of which webhook.
     webhook_id: String,
     #[serde(flatten)]
+    #[schema(value_type = Why)]
     explanation: Explanation,
+}
+
+/// Why: the description of [`Explanation`].
+#[derive(ToSchema)]
+#[schema(as = Explanation)]
+#[expect(dead_code, reason = "it is described and never made")]
+struct Why {
+    #[schema(schema_with = words::explanation_code)]
+    code: String,
+    /// For people.
+    sentence: String,
 }

@@ -9,6 +9,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use serde::Serialize;
 use tokio::time::timeout;
+use utoipa::ToSchema;
 
 use super::problem::{Kind, Problem};
 use super::{State, metrics};
@@ -18,17 +19,37 @@ use crate::store::StoreError;
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A good answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Health {
+    /// `ok`.
     status: &'static str,
 }
 
-/// `GET /healthz`: the process lives.
+/// Is the process alive?
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    operation_id = "isAlive",
+    tag = "operation",
+    responses((status = 200, description = "It is.", body = Health)),
+    security(()),
+)]
 pub(super) async fn alive() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-/// `GET /readyz`: the store takes writes now; else 503.
+/// Does the store take writes?
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "isReady",
+    tag = "operation",
+    responses(
+        (status = 200, description = "It does.", body = Health),
+        (status = 503, description = "A problem: unavailable. It does not."),
+    ),
+    security(()),
+)]
 pub(super) async fn ready(Shared(state): Shared<Arc<State>>) -> Result<Json<Health>, Problem> {
     match timeout(STORE_TIMEOUT, state.store.ping()).await {
         Ok(Ok(())) => Ok(Json(Health { status: "ok" })),
@@ -39,7 +60,16 @@ pub(super) async fn ready(Shared(state): Shared<Arc<State>>) -> Result<Json<Heal
     }
 }
 
-/// `GET /metrics`: in Prometheus' text format. The backlog is counted when it is asked for.
+/// Read the metrics.
+///
+/// In Prometheus' text format. The backlog is counted when it is asked for.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "readMetrics",
+    tag = "operation",
+    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain")),
+)]
 pub(super) async fn scrape(Shared(state): Shared<Arc<State>>) -> impl IntoResponse {
     let backlog = timeout(STORE_TIMEOUT, state.store.backlog()).await;
     let backlog = backlog.unwrap_or_else(|_| Err(StoreError::Unavailable("no answer in time".to_owned())));

@@ -9,13 +9,24 @@ use axum::response::{IntoResponse, Response};
 use hikyaku_core::ids::OrganizationId;
 
 use super::State;
+use super::openapi::requests::{InPage, InboxFilter};
 use super::page::{Cursor, Page};
 use super::problem::Problem;
 use super::request::{InPath, Query};
 use super::view::{RowDetail, RowItem};
 use crate::store::{InboxQuery, InboxRowDetail, RowPosition, RowState};
 
-/// `GET …/inbox?source&state&key&limit&cursor`, newest first.
+/// List the inbox.
+///
+/// What was received, newest first; filters can be combined.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/inbox",
+    operation_id = "listInbox",
+    tag = "inbox",
+    params(InboxFilter, InPage),
+    responses((status = 200, description = "A page of rows.", body = Page<RowItem>)),
+)]
 pub(super) async fn list(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -35,13 +46,31 @@ pub(super) async fn list(
     Ok(Json(Page::new(rows.await?, limit, |row| row.position.encode(), |row| RowItem::of(&row))))
 }
 
-/// `GET …/inbox/{source}/{delivery}`: the row, its body and its effects.
+/// Read an inbox row.
+///
+/// The row, its body and its effects.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/inbox/{source}/{delivery}",
+    operation_id = "readInboxRow",
+    tag = "inbox",
+    responses((status = 200, description = "The row.", body = RowDetail)),
+)]
 pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<RowDetail>, Problem> {
     let detail = find(&state, &path).await?;
     Ok(Json(RowDetail::of(&detail, state.clock.as_ref())))
 }
 
-/// `GET …/inbox/{source}/{delivery}/body`: the bytes as they came.
+/// Read an inbox row's bytes.
+///
+/// The body as it came.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/inbox/{source}/{delivery}/body",
+    operation_id = "readInboxRowBody",
+    tag = "inbox",
+    responses((status = 200, description = "The bytes.", content(("application/octet-stream")))),
+)]
 pub(super) async fn body(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Response, Problem> {
     let detail = find(&state, &path).await?;
     // Somebody else wrote these bytes: no browser may take them for a page of ours (S20).

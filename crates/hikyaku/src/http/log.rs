@@ -8,14 +8,24 @@ use hikyaku_core::ids::{OrganizationId, WebhookId};
 
 use super::State;
 use super::filters::MAX_SEARCHED_ROWS;
+use super::openapi::requests::{InPage, Outcomes, Period};
 use super::page::{Cursor, Page};
 use super::problem::Problem;
 use super::request::{InPath, Query};
 use super::view::LogItem;
 use crate::store::{LogEntry, LogPosition, LogQuery, OutcomeFilter};
 
-/// `GET …/log?type&httpStatus&error&from&to&limit&cursor`; also of a webhook that has been removed, as long as its log
-/// is kept.
+/// Read a webhook's log.
+///
+/// Its attempts that ended, newest first; also of a webhook that has been deleted, as long as its log is kept.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}/log",
+    operation_id = "readWebhookLog",
+    tag = "webhooks",
+    params(Outcomes, Period, InPage),
+    responses((status = 200, description = "A page of attempts.", body = Page<LogItem>)),
+)]
 pub(super) async fn list(
     Shared(state): Shared<Arc<State>>,
     path: InPath,

@@ -6,6 +6,7 @@
 mod access;
 mod body;
 mod deliveries;
+mod docs;
 mod events;
 mod explain;
 mod fields;
@@ -14,6 +15,7 @@ mod health;
 mod inbox;
 mod log;
 mod metrics;
+mod openapi;
 mod origin;
 mod page;
 mod problem;

@@ -1,24 +1,27 @@
 //! Lists that are read page by page, and the cursors between the pages.
 
 use data_encoding::BASE64URL_NOPAD;
-use hikyaku_core::ids::{EventId, WebhookId};
+use hikyaku_core::ids::{EventId, TokenId, WebhookId};
 use hikyaku_core::timestamp;
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::store::{DeliveryPosition, LogPosition, MissedPosition, RowPosition};
 
 /// One page of a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Page<T> {
     /// The page's rows.
     items: Vec<T>,
     /// Given back as `cursor` it brings the next page; `null` on the last.
+    #[schema(required)]
     next_cursor: Option<String>,
     /// Only where the request had looked at as much as it may before its page was full: everything newer than this has
     /// been searched, and `nextCursor` goes on from here.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
     searched_to: Option<String>,
 }
 
@@ -105,6 +108,16 @@ impl Cursor for RowPosition {
     }
 }
 
+impl Cursor for TokenId {
+    fn encode(&self) -> String {
+        seal(self.as_str())
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        Self::parse(open(text)?).ok()
+    }
+}
+
 fn seal(text: &str) -> String {
     BASE64URL_NOPAD.encode(text.as_bytes())
 }
@@ -132,6 +145,9 @@ mod tests {
             assert_eq!(DeliveryPosition::decode(&position.encode()), Some(position));
         }
         assert_eq!(RowPosition::decode(&RowPosition(-7).encode()), Some(RowPosition(-7)));
+        let token = TokenId::parse("tok_1").unwrap();
+        assert_eq!(TokenId::decode(&token.encode()), Some(token));
+        assert_eq!(TokenId::decode("tok_1"), None);
         let missed = MissedPosition { timestamp: Timestamp::UNIX_EPOCH, event: EventId::parse("a:b").unwrap() };
         assert_eq!(MissedPosition::decode(&missed.encode()), Some(missed));
         for bad in [

@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use hikyaku_core::ids::{EventId, OrganizationId};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::store::StoreError;
 
@@ -90,7 +91,7 @@ impl Kind {
 }
 
 /// What is wrong with one field, or one parameter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct FieldError {
     /// Where, as in `events[3].type`.
     pub(super) field: String,
@@ -189,19 +190,34 @@ impl From<StoreError> for Problem {
     }
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
+/// Why a request was not carried out (RFC 9457).
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(super) struct Document<'a> {
+    /// What programs compare: `/problems/` and a name that stays as it is.
+    #[schema(pattern = "^/problems/[a-z-]+$", example = "/problems/not-found")]
     r#type: String,
+    /// The type, for people.
     title: &'a str,
+    /// The answer's status.
+    #[schema(minimum = 400, maximum = 599)]
     status: u16,
+    /// What is wrong, with what, and what to do.
     detail: &'a str,
+    /// What is wrong with single fields or parameters.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [FieldError],
+    /// Where the body stops to be JSON, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     line: Option<usize>,
+    /// Where in that line.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     column: Option<usize>,
+    /// The events in question: in conflict, or to be published again with these ids.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(value_type = Vec<String>)]
     ids: &'a [EventId],
 }
 

@@ -5,23 +5,42 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State as Shared};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::State;
 use super::body;
+use super::openapi::requests::SignedBy;
+use super::openapi::words;
 use super::problem::{Kind, Problem};
 use super::request::InPath;
 use crate::inbox::Received;
 
-/// What a provider is answered with 200, after the commit (C14).
-#[derive(Debug, Serialize)]
+// C14
+/// What a provider is answered with after its delivery is stored.
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Receipt {
-    /// `stored`, or `duplicate` for an id that was stored before (C12).
+    // C12
+    #[schema(schema_with = words::receipt)]
     status: &'static str,
 }
 
-/// Takes a delivery: 200 when it is stored, now or before; 401 when its signature does not verify (C11); 413 when it is
-/// too large, before anything is computed over it (S11). The bytes are taken as they come, whatever the headers say of
-/// them: what is signed is stored (T6).
+/// Receive a delivery.
+///
+/// For the provider. The bytes are taken as they come, whatever the headers say of them: what is signed is stored.
+// C11: 401 when the signature does not verify. S11: 413 before anything is computed over the body. T6: the bytes.
+#[utoipa::path(
+    post,
+    path = "/in/{source}",
+    operation_id = "receive",
+    tag = "inbox",
+    params(SignedBy),
+    request_body(content = inline(words::Bytes), content_type = "application/octet-stream"),
+    responses(
+        (status = 200, description = "It is stored, now or before.", body = Receipt),
+        (status = 401, description = "A problem: invalid-signature."),
+    ),
+    security(()),
+)]
 pub(super) async fn receive(
     Shared(state): Shared<Arc<State>>,
     path: InPath,

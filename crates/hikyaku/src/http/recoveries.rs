@@ -11,10 +11,13 @@ use hikyaku_core::timestamp;
 use hikyaku_core::webhook::Webhook;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::State;
 use super::body::read_json;
 use super::fields::Fields;
+use super::openapi::requests::{InPage, NewRecovery as NewRecoveryJson, Period};
+use super::openapi::words;
 use super::page::{Cursor, Page};
 use super::problem::{FieldError, Kind, Problem};
 use super::request::{InPath, Query};
@@ -26,8 +29,18 @@ use crate::store::{
 /// Largest body that asks for a recovery, in bytes.
 const MAX_RECOVERY_BYTES: usize = 4 * 1024;
 
-/// `GET …/missed?from&to&limit&cursor`: the events that the webhook missed while it was off, and those whose attempts
-/// all failed, oldest first, with the counts of the whole period: what a recovery would bring.
+/// List what a webhook missed.
+///
+/// The events that it missed while it was off, and those whose attempts all failed, oldest first, with the counts of the
+/// whole period: what a recovery would bring.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}/missed",
+    operation_id = "listMissed",
+    tag = "recoveries",
+    params(Period, InPage),
+    responses((status = 200, description = "A page of events.", body = MissedPage)),
+)]
 pub(super) async fn missed(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -49,7 +62,20 @@ pub(super) async fn missed(
     }))
 }
 
-/// `POST …/recover`: `{from, to?, which}` gives 202 and the recovery, which then runs by itself.
+/// Recover what a webhook missed.
+///
+/// The recovery runs by itself, oldest events first, as fast as the webhook's limits allow.
+#[utoipa::path(
+    post,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}/recover",
+    operation_id = "recover",
+    tag = "recoveries",
+    request_body = NewRecoveryJson,
+    responses(
+        (status = 202, description = "It has begun.", body = RecoveryJson, headers(("location" = String, description = "Its path."))),
+        (status = 409, description = "A problem: recovery-running, webhook-off."),
+    ),
+)]
 pub(super) async fn recover(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -102,14 +128,32 @@ fn read_recovery(
     Ok(NewRecovery { id: RecoveryId::generate(now, clock::random()), organization, webhook, which, from, to, at: now })
 }
 
-/// `GET …/recoveries/{recovery}`: how far it is.
+/// Read a recovery.
+///
+/// How far it is.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}/recoveries/{recovery}",
+    operation_id = "readRecovery",
+    tag = "recoveries",
+    responses((status = 200, description = "The recovery.", body = RecoveryJson)),
+)]
 pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<RecoveryJson>, Problem> {
     let key = key(&path)?;
     let recovery = state.store.recovery(&key).await?;
     shown(&state, &key, recovery).await
 }
 
-/// `DELETE …/recoveries/{recovery}`: makes no more due, and gives the recovery as it stands.
+/// Cancel a recovery.
+///
+/// It makes no more due; what it made due goes on.
+#[utoipa::path(
+    delete,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}/recoveries/{recovery}",
+    operation_id = "cancelRecovery",
+    tag = "recoveries",
+    responses((status = 200, description = "The recovery as it stands.", body = RecoveryJson)),
+)]
 pub(super) async fn cancel(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<RecoveryJson>, Problem> {
     let key = key(&path)?;
     let recovery = state.store.cancel_recovery(&key).await?;
@@ -156,24 +200,30 @@ fn check_period(from: Option<Timestamp>, to: Option<Timestamp>, kind: Kind) -> R
 }
 
 /// A page of what a webhook did not get.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MissedPage {
     #[serde(flatten)]
     page: Page<MissedItem>,
-    /// Of the whole period.
+    /// How many it missed in the whole period.
     count_missed: u64,
-    /// Of the whole period.
+    /// How many are exhausted in the whole period.
     count_exhausted: u64,
 }
 
-#[derive(Debug, Serialize)]
+/// An event that a webhook did not get.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = MissedEvent)]
 struct MissedItem {
+    /// The event's id.
     event_id: String,
+    /// Its type.
     r#type: String,
+    /// When it happened.
+    #[schema(format = DateTime)]
     timestamp: String,
-    /// `missed` or `exhausted`.
+    #[schema(schema_with = words::undelivered_kind)]
     which: &'static str,
 }
 
@@ -189,21 +239,30 @@ impl MissedItem {
 }
 
 /// A recovery as it stands.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Recovery)]
 pub(super) struct RecoveryJson {
+    /// Its id.
     id: String,
+    /// Of which webhook.
     webhook_id: String,
+    #[schema(schema_with = words::recovered)]
     which: &'static str,
-    /// `running`, `paused` while the webhook is off, `done` or `cancelled`.
+    #[schema(schema_with = words::recovery_state)]
     state: &'static str,
     /// How many events it is about.
     total: u64,
     /// How many of them were made due so far.
     recovered: u64,
-    /// `null` where it has no such bound.
+    /// From when on the events are; `null` where it has no such bound.
+    #[schema(required, format = DateTime)]
     from: Option<String>,
+    /// Until when, not included; `null` where it has no such bound.
+    #[schema(required, format = DateTime)]
     to: Option<String>,
+    /// When it began.
+    #[schema(format = DateTime)]
     created_at: String,
 }
 

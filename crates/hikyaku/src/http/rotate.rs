@@ -10,6 +10,7 @@ use hikyaku_core::webhook::MAX_SECRET_OVERLAP;
 use super::State;
 use super::body::read_json;
 use super::fields::Fields;
+use super::openapi::requests::NewSecret;
 use super::problem::Problem;
 use super::request::InPath;
 use super::view::WebhookWithSecret;
@@ -22,7 +23,17 @@ const MAX_BYTES: usize = 4 * 1024;
 /// How long the old secret stays good if nothing is said.
 const DEFAULT_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 
-/// `{overlap?: seconds, secret?}`, or no body at all; gives the webhook with its new secret, which is shown this once.
+/// Rotate a webhook's secret.
+///
+/// The old secret stays good for a while. The answer shows the new one this once. There may be no body at all.
+#[utoipa::path(
+    post,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}/rotate-secret",
+    operation_id = "rotateSecret",
+    tag = "webhooks",
+    request_body = Option<NewSecret>,
+    responses((status = 200, description = "The webhook with its new secret.", body = WebhookWithSecret)),
+)]
 pub(super) async fn rotate_secret(
     Shared(state): Shared<Arc<State>>,
     path: InPath,

@@ -17,8 +17,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
 use super::{
-    State, access, deliveries, events, explain, health, inbox, log, metrics, receive, recoveries, rotate, tokens,
-    trial, webhooks,
+    State, access, deliveries, docs, events, explain, health, inbox, log, metrics, openapi, receive, recoveries,
+    rotate, tokens, trial, webhooks,
 };
 
 /// Routes under one guard, and their paths, so that a test can walk them all.
@@ -76,17 +76,27 @@ pub(super) fn admin_routes() -> Routes {
         .route("/metrics", get(health::scrape))
 }
 
+/// What anybody may reach.
+pub(super) fn open_routes() -> Routes {
+    Routes::default()
+        .route("/in/{source}", post(receive::receive))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/openapi.json", get(openapi::describe))
+        .route("/docs", get(docs::page))
+        .route("/docs/page.css", get(docs::style))
+        .route("/docs/rapidoc-min.js", get(docs::script))
+}
+
 /// The whole HTTP side, to be served on any listener.
 pub fn router(state: State) -> Router {
     metrics::describe();
     let state = Arc::new(state);
     let to_organization = from_fn_with_state(Arc::clone(&state), access::to_organization);
     let to_everything = from_fn_with_state(Arc::clone(&state), access::to_everything);
-    let open = Router::new()
-        .route("/in/{source}", post(receive::receive))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready));
-    open.merge(organization_routes().router.route_layer(to_organization))
+    open_routes()
+        .router
+        .merge(organization_routes().router.route_layer(to_organization))
         .merge(admin_routes().router.route_layer(to_everything))
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)

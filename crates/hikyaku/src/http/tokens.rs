@@ -11,10 +11,12 @@ use hikyaku_core::ids::{OrganizationId, TokenId};
 use hikyaku_core::timestamp;
 use hikyaku_core::token::{ApiToken, Scope, check_token_name};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::State;
 use super::body::read_json;
 use super::fields::Fields;
+use super::openapi::requests::{InPage, NewAnyToken, NewToken};
 use super::page::{Cursor, Page};
 use super::problem::{Kind, Problem};
 use super::request::{InPath, Query};
@@ -24,8 +26,17 @@ use crate::store::{StoreError, TokenQuery};
 /// Largest body that describes a token, in bytes.
 const MAX_TOKEN_BODY_BYTES: usize = 4 * 1024;
 
-/// `POST /v1/tokens`: `{admin: true}` or `{organization}`, and `name?`, gives 201 and the token, which is shown this
-/// once.
+/// Make any token.
+///
+/// For all organizations, or for one. The answer shows the token this once.
+#[utoipa::path(
+    post,
+    path = "/v1/tokens",
+    operation_id = "createAnyToken",
+    tag = "tokens",
+    request_body = NewAnyToken,
+    responses((status = 201, description = "It opens things from now on.", body = CreatedToken)),
+)]
 pub(super) async fn create_any(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response, Problem> {
     let body = read_json(request, MAX_TOKEN_BODY_BYTES).await?;
     let mut fields = Fields::of_body(&body, &["organization", "admin", "name"])?;
@@ -38,7 +49,17 @@ pub(super) async fn create_any(Shared(state): Shared<Arc<State>>, request: Reque
     create(&state, organization.map_or(Scope::Admin, Scope::Organization), name).await
 }
 
-/// `POST …/tokens`: `{name?}` gives 201 and a token for this organization, which is shown this once.
+/// Make a token.
+///
+/// For this organization. The answer shows the token this once.
+#[utoipa::path(
+    post,
+    path = "/v1/organizations/{organization}/tokens",
+    operation_id = "createToken",
+    tag = "tokens",
+    request_body = NewToken,
+    responses((status = 201, description = "It opens things from now on.", body = CreatedToken)),
+)]
 pub(super) async fn create_own(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -50,7 +71,17 @@ pub(super) async fn create_own(
     create(&state, Scope::Organization(organization), name).await
 }
 
-/// `GET /v1/tokens?limit&cursor`: all tokens, newest first, revoked ones included.
+/// List all tokens.
+///
+/// Newest first, revoked ones included.
+#[utoipa::path(
+    get,
+    path = "/v1/tokens",
+    operation_id = "listAllTokens",
+    tag = "tokens",
+    params(InPage),
+    responses((status = 200, description = "A page of tokens.", body = Page<TokenView>)),
+)]
 pub(super) async fn list_all(
     Shared(state): Shared<Arc<State>>,
     query: Query,
@@ -58,7 +89,17 @@ pub(super) async fn list_all(
     list(&state, None, query).await
 }
 
-/// `GET …/tokens?limit&cursor`: those of this organization.
+/// List tokens.
+///
+/// Those of this organization, newest first, revoked ones included.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/tokens",
+    operation_id = "listTokens",
+    tag = "tokens",
+    params(InPage),
+    responses((status = 200, description = "A page of tokens.", body = Page<TokenView>)),
+)]
 pub(super) async fn list_own(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -67,30 +108,55 @@ pub(super) async fn list_own(
     list(&state, Some(path.organization()?), query).await
 }
 
-/// `DELETE /v1/tokens/{token}`: from the answer on it opens nothing.
+/// Revoke any token.
+///
+/// From the answer on it opens nothing.
+#[utoipa::path(
+    delete,
+    path = "/v1/tokens/{token}",
+    operation_id = "revokeAnyToken",
+    tag = "tokens",
+    responses((status = 204, description = "It is revoked.")),
+)]
 pub(super) async fn revoke_any(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<StatusCode, Problem> {
     revoke(&state, None, path.text("token")).await
 }
 
-/// `DELETE …/tokens/{token}`: the same for a token of this organization.
+/// Revoke a token.
+///
+/// One of this organization. From the answer on it opens nothing.
+#[utoipa::path(
+    delete,
+    path = "/v1/organizations/{organization}/tokens/{token}",
+    operation_id = "revokeToken",
+    tag = "tokens",
+    responses((status = 204, description = "It is revoked.")),
+)]
 pub(super) async fn revoke_own(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<StatusCode, Problem> {
     revoke(&state, Some(path.organization()?), path.text("token")).await
 }
 
 /// A token, without what it opens things with.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Token)]
 pub(super) struct TokenView {
+    /// Its id.
     id: String,
+    /// For people.
     name: String,
     /// Whether it opens everything.
     admin: bool,
     /// The one organization it opens; not with `admin`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     organization: Option<String>,
+    /// When it was made.
+    #[schema(format = DateTime)]
     created_at: String,
     /// Since when it opens nothing; only then.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
     revoked_at: Option<String>,
 }
 
@@ -108,21 +174,12 @@ impl TokenView {
 }
 
 /// A token just made, with the text that is shown this once.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct CreatedToken<'a> {
     #[serde(flatten)]
     view: TokenView,
+    /// What is sent as `authorization: Bearer TOKEN`.
     token: &'a str,
-}
-
-impl Cursor for TokenId {
-    fn encode(&self) -> String {
-        self.as_str().to_owned()
-    }
-
-    fn decode(text: &str) -> Option<Self> {
-        Self::parse(text).ok()
-    }
 }
 
 fn read_name(mut fields: Fields<'_>) -> Result<String, Problem> {

@@ -9,14 +9,28 @@ use hikyaku_core::advice::{Tested, advice};
 use hikyaku_core::delivery::Outcome;
 use hikyaku_core::webhook::Webhook;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::State;
+use super::openapi::words;
 use super::problem::{Kind, Problem};
 use super::request::InPath;
 use super::webhooks;
 use crate::sender::Trial;
 
-/// `POST …/test`: sends a `webhook.test` event now and answers 200 with what the endpoint said, whatever that is.
+/// Test a webhook.
+///
+/// Sends a `webhook.test` event now and answers with what the endpoint said, whatever that is.
+#[utoipa::path(
+    post,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}/test",
+    operation_id = "testWebhook",
+    tag = "webhooks",
+    responses(
+        (status = 200, description = "What the endpoint said.", body = TrialJson),
+        (status = 429, description = "A problem: too-many-tests."),
+    ),
+)]
 pub(super) async fn test(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<TrialJson>, Problem> {
     let organization = path.organization()?;
     let webhook = webhooks::find(&state, &path, &organization).await?;
@@ -30,19 +44,24 @@ pub(super) async fn test(Shared(state): Shared<Arc<State>>, path: InPath) -> Res
 }
 
 /// What a test delivery came to.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = TestResult)]
 pub(super) struct TrialJson {
     /// The id that the endpoint saw.
     event_id: String,
-    /// Whether it answered 2xx (R2).
+    // R2
+    /// Whether it answered 2xx.
     delivered: bool,
-    /// 0 where no status came (R6).
+    // R6
+    /// The status that came; 0 if none came.
     http_status: u16,
-    /// As of any attempt; `null` after an answer.
+    #[schema(schema_with = words::error_kind_or_null)]
     error_kind: Option<&'static str>,
     /// For people; `null` after an answer.
+    #[schema(required)]
     error: Option<String>,
+    /// How long it took, in milliseconds.
     duration_ms: u64,
     /// The response's first bytes; what is not UTF-8 in them is shown as U+FFFD.
     response_body: String,

@@ -1,6 +1,7 @@
 //! What the API shows: the shapes of its answers, and nothing that decides.
 
-use data_encoding::BASE64;
+mod inbox;
+
 use hikyaku_core::delivery::Outcome;
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::json;
@@ -9,45 +10,62 @@ use hikyaku_core::webhook::{OffReason, Settings, Webhook};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
+pub(super) use self::inbox::{RowDetail, RowItem};
+use super::openapi::settings::WebhookSettings;
+use super::openapi::words;
 use crate::clock::Clock;
-use crate::store::{
-    AttemptRecord, DeliveryRow, DeliveryView, EffectView, EventView, InboxRowDetail, InboxRowView, LastAttempt,
-    LogEntry, PublishedEvent,
-};
+use crate::store::{AttemptRecord, DeliveryRow, DeliveryView, EventView, LastAttempt, LogEntry, PublishedEvent};
 
 /// A list that has one page only.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Items<T> {
+    /// All of them.
     pub(super) items: Vec<T>,
 }
 
 /// A webhook, without its secret.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Webhook)]
 pub(super) struct WebhookView {
+    /// Its id.
     id: String,
+    /// Where deliveries go.
     url: String,
+    /// Which types it gets.
+    #[schema(value_type = Vec<String>)]
     events: Vec<EventPattern>,
+    /// For people.
     description: String,
+    /// Whether it gets new events.
     active: bool,
     #[serde(flatten)]
+    #[schema(value_type = WebhookSettings)]
     settings: Settings,
     /// What receivers verify with; only of a scheme that has such a key.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     public_key: Option<String>,
     /// Until when the secret before the last rotation is good; only while there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
     previous_secret_until: Option<String>,
+    /// When it was registered.
+    #[schema(format = DateTime)]
     created_at: String,
     /// Since when it is off; only while it is.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
     off_since: Option<String>,
-    /// `paused` by somebody, or `exhausted` (R10); only while it is off.
+    // R10
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::off_reason)]
     off_reason: Option<&'static str>,
     /// The event whose attempts were all used up; only with `exhausted`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     off_event: Option<String>,
 }
 
@@ -75,11 +93,13 @@ impl WebhookView {
     }
 }
 
-/// A webhook with its new secret, which is shown this once (S15).
-#[derive(Serialize)]
+// S15: nothing else shows the secret.
+/// A webhook with its new secret, which is shown this once.
+#[derive(Serialize, ToSchema)]
 pub(super) struct WebhookWithSecret {
     #[serde(flatten)]
     webhook: WebhookView,
+    /// What its deliveries are signed with.
     secret: String,
 }
 
@@ -90,10 +110,15 @@ impl WebhookWithSecret {
 }
 
 /// The answer to a publish.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PublishedEvent)]
 pub(super) struct Published {
+    /// Its id.
     id: String,
+    /// Its type.
     r#type: String,
+    /// When it happened.
+    #[schema(format = DateTime)]
     timestamp: String,
     /// To how many webhooks it goes.
     deliveries: u32,
@@ -111,19 +136,28 @@ impl Published {
 }
 
 /// The answer to a batch, in its order.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PublishedEvents)]
 pub(super) struct Events {
+    /// One answer for each event.
     pub(super) events: Vec<Published>,
 }
 
 /// An event as it stands.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Event)]
 pub(super) struct EventJson<'a> {
+    /// Its id.
     id: &'a str,
+    /// Its type.
     r#type: &'a str,
+    /// When it happened.
+    #[schema(format = DateTime)]
     timestamp: String,
     /// As it was published, to the byte.
+    #[schema(required, value_type = Value)]
     data: Option<&'a RawValue>,
+    /// One for each webhook that it went to.
     deliveries: Vec<DeliveryJson<'a>>,
 }
 
@@ -140,16 +174,20 @@ impl<'a> EventJson<'a> {
 }
 
 /// A delivery as it stands.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Delivery)]
 pub(super) struct DeliveryJson<'a> {
+    /// To which webhook.
     webhook_id: &'a str,
+    #[schema(schema_with = words::delivery_state)]
     state: &'static str,
     /// The run of attempts: 1 began with the publish, each later one was asked for.
     run: u32,
     /// Whether an attempt is under way.
     in_flight: bool,
     /// When the next attempt is due; `null` where none is, or one is under way.
+    #[schema(required, format = DateTime)]
     next_attempt_at: Option<String>,
     /// Why it was cancelled.
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -173,22 +211,27 @@ impl<'a> DeliveryJson<'a> {
 }
 
 /// An attempt.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Attempt)]
 struct AttemptJson {
     /// Of which run, from 1.
     run: u32,
     /// Its number in the run, from 1.
     attempt: u32,
-    /// 0 where no status came (R6).
+    // R6
+    /// The status that came; 0 if none came.
     http_status: u16,
     /// For people; `null` after an answer.
+    #[schema(required)]
     error: Option<String>,
-    /// For programs, with `error`: `timeout`, `dns`, `connect`, `tls`, `reset`, `protocol`, `targetRefused`, `local`
-    /// or `interrupted`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::error_kind)]
     error_kind: Option<&'static str>,
+    /// When it began.
+    #[schema(format = DateTime)]
     started_at: String,
+    /// How long it took, in milliseconds.
     duration_ms: u64,
     /// The response's first bytes; what is not UTF-8 in them is shown as U+FFFD.
     response_body: String,
@@ -212,19 +255,26 @@ impl AttemptJson {
 }
 
 /// A delivery in a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = FoundDelivery)]
 pub(super) struct DeliveryItem {
-    /// The event's id, which is the delivery's for the receiver (R21).
+    // R21
+    /// The event's id, which is the delivery's for the receiver.
     delivery_id: String,
+    /// The event's type.
     event_type: String,
+    /// To which webhook.
     webhook_id: String,
     /// When the event was published.
+    #[schema(format = DateTime)]
     created_at: String,
+    #[schema(schema_with = words::delivery_state)]
     state: &'static str,
     /// Whether an attempt is under way.
     in_flight: bool,
     /// When the next attempt is due; `null` where none is, or one is under way.
+    #[schema(required, format = DateTime)]
     next_attempt_at: Option<String>,
     /// Why it was cancelled.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -232,6 +282,7 @@ pub(super) struct DeliveryItem {
     /// How many attempts have ended.
     attempts: u32,
     /// The last of them; `null` where there is none.
+    #[schema(required)]
     last_attempt: Option<LastAttemptJson>,
 }
 
@@ -253,15 +304,20 @@ impl DeliveryItem {
 }
 
 /// The last attempt of a delivery, in short.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LastAttempt)]
 struct LastAttemptJson {
-    /// 0 where no status came (R6).
+    // R6
+    /// The status that came; 0 if none came.
     http_status: u16,
-    /// Why none came.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::error_kind)]
     error_kind: Option<&'static str>,
+    /// When it began.
+    #[schema(format = DateTime)]
     started_at: String,
+    /// How long it took, in milliseconds.
     duration_ms: u64,
 }
 
@@ -284,11 +340,14 @@ fn error_kind(outcome: Outcome) -> Option<&'static str> {
 }
 
 /// A line of a webhook's log.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LoggedAttempt)]
 pub(super) struct LogItem {
-    /// The event's id, which is the delivery's for the receiver (R21).
+    // R21
+    /// The event's id, which is the delivery's for the receiver.
     delivery_id: String,
+    /// The event's type.
     event_type: String,
     #[serde(flatten)]
     attempt: AttemptJson,
@@ -300,91 +359,6 @@ impl LogItem {
             delivery_id: entry.event.to_string(),
             event_type: entry.event_type.to_string(),
             attempt: AttemptJson::of(&entry.attempt),
-        }
-    }
-}
-
-/// An inbox row in a list.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct RowItem {
-    source: String,
-    provider: String,
-    delivery_id: String,
-    /// Empty where it is not known.
-    event_type: String,
-    /// The business key; empty where it is not known.
-    key: String,
-    timestamp: String,
-    received_at: String,
-    state: &'static str,
-    /// Why it is parked.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
-}
-
-impl RowItem {
-    pub(super) fn of(row: &InboxRowView) -> Self {
-        Self {
-            source: row.source.clone(),
-            provider: row.provider.clone(),
-            delivery_id: row.delivery.clone(),
-            event_type: row.event_type.clone(),
-            key: row.key.clone(),
-            timestamp: timestamp::format(row.timestamp),
-            received_at: timestamp::format(row.received_at),
-            state: row.state.as_str(),
-            reason: row.reason.clone(),
-        }
-    }
-}
-
-/// An inbox row in full.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct RowDetail {
-    #[serde(flatten)]
-    row: RowItem,
-    /// The body as text, or in base64 where it is no UTF-8; its bytes are at `…/body`.
-    body: String,
-    /// `utf-8` or `base64`.
-    body_encoding: &'static str,
-    effects: Vec<EffectJson>,
-}
-
-impl RowDetail {
-    pub(super) fn of(detail: &InboxRowDetail, clock: &dyn Clock) -> Self {
-        let (body, body_encoding) = match str::from_utf8(&detail.body) {
-            Ok(text) => (text.to_owned(), "utf-8"),
-            Err(_) => (BASE64.encode(&detail.body), "base64"),
-        };
-        let effects = detail.effects.iter().map(|effect| EffectJson::of(effect, clock)).collect();
-        Self { row: RowItem::of(&detail.row), body, body_encoding, effects }
-    }
-}
-
-/// How a row stands with one route.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EffectJson {
-    route: String,
-    state: &'static str,
-    failures: u32,
-    next_attempt_at: Option<String>,
-    ended_at: Option<String>,
-    /// The last error, or what the destination did.
-    detail: String,
-}
-
-impl EffectJson {
-    fn of(effect: &EffectView, clock: &dyn Clock) -> Self {
-        Self {
-            route: effect.route.clone(),
-            state: effect.state.as_str(),
-            failures: effect.failures,
-            next_attempt_at: effect.next_attempt_at.map(|due| timestamp::format(on_the_wall(due, clock))),
-            ended_at: effect.ended_at.map(timestamp::format),
-            detail: effect.detail.clone(),
         }
     }
 }

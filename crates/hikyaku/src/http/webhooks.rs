@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use super::State;
 use super::body::read_json;
 use super::fields::Fields;
+use super::openapi::requests::{self, NewWebhook};
 use super::problem::{FieldError, Kind, Problem};
 use super::request::{InPath, Query};
 use super::settings;
@@ -33,8 +34,22 @@ const MAX_WEBHOOK_BYTES: usize = 64 * 1024;
 /// run at the same time may exceed it by their number.
 const MAX_WEBHOOKS: usize = 10_000;
 
-/// `POST`: `{url, events?, description?, secret?, active?}` and settings gives 201, the webhook, and its secret, which is
-/// shown this once.
+/// Register a webhook.
+///
+/// Answers with the webhook and its secret, which is shown this once.
+#[utoipa::path(
+    post,
+    path = "/v1/organizations/{organization}/webhooks",
+    operation_id = "createWebhook",
+    tag = "webhooks",
+    request_body = NewWebhook,
+    responses(
+        (status = 201, description = "It gets events from now on.", body = WebhookWithSecret,
+            headers(("location" = String, description = "Its path."))),
+        (status = 409, description = "A problem: too-many-webhooks."),
+        (status = 422, description = "A problem: unusable-url."),
+    ),
+)]
 pub(super) async fn create(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -73,7 +88,16 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(WebhookWithSecret::of(&webhook))).into_response())
 }
 
-/// `GET`: all of the organization's, oldest first.
+/// List webhooks.
+///
+/// All of the organization's, oldest first.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/webhooks",
+    operation_id = "listWebhooks",
+    tag = "webhooks",
+    responses((status = 200, description = "All of them.", body = Items<WebhookView>)),
+)]
 pub(super) async fn list(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -84,7 +108,14 @@ pub(super) async fn list(
     Ok(Json(Items { items: webhooks.iter().map(|webhook| WebhookView::of(webhook)).collect() }))
 }
 
-/// `GET …/{webhook}`.
+/// Read a webhook.
+#[utoipa::path(
+    get,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}",
+    operation_id = "readWebhook",
+    tag = "webhooks",
+    responses((status = 200, description = "The webhook.", body = WebhookView)),
+)]
 pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<WebhookView>, Problem> {
     let organization = path.organization()?;
     Ok(Json(WebhookView::of(&*find(&state, &path, &organization).await?)))
@@ -97,8 +128,21 @@ pub(super) async fn find(state: &State, path: &InPath, organization: &Organizati
     webhooks.iter().find(|webhook| webhook.id == id).cloned().ok_or_else(|| not_found(path, organization))
 }
 
-/// `PATCH …/{webhook}`: `{url?, events?, description?, active?}` and settings; what is not given stays. Retries that wait
-/// go to the new URL; switching off does not stop them (R14).
+/// Change a webhook.
+///
+/// What is not given stays. Retries that wait go to the new URL; switching off does not stop them.
+// R14
+#[utoipa::path(
+    patch,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}",
+    operation_id = "changeWebhook",
+    tag = "webhooks",
+    request_body = requests::WebhookChange,
+    responses(
+        (status = 200, description = "The webhook as it is now.", body = WebhookView),
+        (status = 422, description = "A problem: unusable-url."),
+    ),
+)]
 pub(super) async fn change(
     Shared(state): Shared<Arc<State>>,
     path: InPath,
@@ -145,7 +189,16 @@ async fn switch_notice(
     Ok(Some(SwitchNotice { event, due_at: state.clock.schedule() }))
 }
 
-/// `DELETE …/{webhook}`: its waiting deliveries are cancelled; its log stays.
+/// Delete a webhook.
+///
+/// Its waiting deliveries are cancelled; its log stays.
+#[utoipa::path(
+    delete,
+    path = "/v1/organizations/{organization}/webhooks/{webhook}",
+    operation_id = "deleteWebhook",
+    tag = "webhooks",
+    responses((status = 204, description = "It is gone.")),
+)]
 pub(super) async fn remove(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<StatusCode, Problem> {
     let organization = path.organization()?;
     let id = path.webhook(&organization)?;

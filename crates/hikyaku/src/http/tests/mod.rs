@@ -2,6 +2,7 @@
 
 mod access;
 mod deliveries;
+mod docs;
 mod edges;
 mod events;
 mod inbox;
@@ -50,7 +51,7 @@ pub(super) async fn serve(app: Router) -> String {
 }
 
 /// A running API.
-struct Api {
+pub(super) struct Api {
     base: String,
     client: reqwest::Client,
     store: Arc<MemoryStore>,
@@ -58,10 +59,10 @@ struct Api {
 
 /// What it answered.
 #[derive(Debug)]
-struct Answer {
-    status: StatusCode,
-    headers: reqwest::header::HeaderMap,
-    text: String,
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: reqwest::header::HeaderMap,
+    pub(super) text: String,
 }
 
 /// Attempts that never end.
@@ -98,7 +99,7 @@ fn source(name: &str, provider: &str, organization: &str) -> Source {
 }
 
 impl Api {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         Self::start_with(None).await
     }
 
@@ -128,11 +129,11 @@ impl Api {
         Self { base: serve(router(state)).await, client: reqwest::Client::new(), store: memory }
     }
 
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("{}{path}", self.base))
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(super) async fn get(&self, path: &str) -> Answer {
         Answer::of(self.request(Method::GET, path)).await
     }
 
@@ -149,7 +150,7 @@ impl Api {
     }
 
     /// Registers a webhook for every event and gives its id.
-    async fn webhook(&self) -> String {
+    pub(super) async fn webhook(&self) -> String {
         let answer = self.post(&format!("{ACME}/webhooks"), r#"{"url":"http://127.0.0.1:9/hook"}"#).await;
         assert_eq!(answer.status, 201, "{answer:?}");
         answer.json()["id"].as_str().unwrap().to_owned()
@@ -157,13 +158,13 @@ impl Api {
 }
 
 impl Answer {
-    async fn of(request: RequestBuilder) -> Self {
+    pub(super) async fn of(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
         Self { status, headers, text: response.text().await.unwrap() }
     }
 
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 

@@ -1,0 +1,30 @@
+use super::*;
+
+#[tokio::test]
+async fn the_description_and_its_page_are_open_and_come_from_this_server_alone() {
+    let api = Api::start_with(Some("a-token-of-the-test-api")).await;
+    let description = api.get("/openapi.json").await;
+    assert_eq!(
+        (description.status.as_u16(), &description.headers["content-type"]),
+        (200, &"application/json".parse().unwrap())
+    );
+    assert_eq!(description.json()["openapi"], "3.1.0");
+
+    let page = api.get("/docs").await;
+    assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+    let policy = page.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'self';") && !policy.contains("script-src"), "{policy}");
+    let loaded = ["src=\"", "href=\"", "spec-url=\""].into_iter().flat_map(|kind| page.text.split(kind).skip(1));
+    let loaded: Vec<_> = loaded.filter_map(|rest| rest.split('"').next()).filter(|url| *url != "data:,").collect();
+    assert_eq!(loaded.len(), 4, "{loaded:?}");
+    for url in loaded {
+        assert!(url.starts_with('/'), "{url} is not of this server");
+        let answer = api.get(url).await;
+        assert_eq!(answer.status, 200, "{url}");
+        assert!(!answer.text.is_empty());
+    }
+    assert!(
+        !page.text.contains("<script>") && !page.text.contains("<style"),
+        "nothing stands in the page itself (S20)"
+    );
+}
