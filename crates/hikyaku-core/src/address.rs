@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use url::{Host, Url};
 
 /// Why a target is refused.
@@ -44,6 +44,11 @@ pub struct TargetPolicy {
 const PUBLIC_PORTS: [u16; 2] = [443, 80];
 
 impl TargetPolicy {
+    /// For targets that the operator has named: nothing is out of bounds but what S7 refuses to everybody.
+    pub fn everywhere() -> Self {
+        Self { allow: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())], allow_http: true }
+    }
+
     /// Judges what a URL alone shows: the scheme, and the host where it is an address. A name is judged when it has
     /// been resolved, on every attempt anew (S4).
     pub fn vet_url(&self, url: &Url) -> Result<(), Refusal> {
@@ -246,6 +251,61 @@ mod tests {
             "example.com",
         ] {
             assert_eq!(vet(&policy, &format!("https://{host}/")), Ok(()), "{host}");
+        }
+    }
+
+    #[test]
+    fn s2_what_carries_an_ipv4_address_is_unwrapped_or_refused() {
+        let private: TargetPolicy = TargetPolicy { allow: vec!["10.0.0.0/8".parse().unwrap()], allow_http: false };
+        // The two that lead to the address inside are judged by it.
+        for (public, inside) in [("::ffff:8.8.8.8", "::ffff:10.0.0.1"), ("64:ff9b::8.8.8.8", "64:ff9b::10.0.0.1")] {
+            let vet = |policy: &TargetPolicy, host: &str| vet(policy, &format!("https://[{host}]/"));
+            assert_eq!(vet(&TargetPolicy::default(), public), Ok(()), "{public}");
+            let refused = vet(&TargetPolicy::default(), inside).unwrap_err().to_string();
+            assert!(refused.starts_with("10.0.0.1 is private"), "{refused}");
+            assert_eq!(vet(&private, inside), Ok(()), "{inside} is in the range that was allowed");
+        }
+        // The others are refused, whatever is inside.
+        for (carrier, name) in [
+            ("[::8.8.8.8]", "IPv4-compatible"),
+            ("[::ffff:0:8.8.8.8]", "SIIT"),
+            ("[2606:4700::5efe:8.8.8.8]", "ISATAP"),
+            ("[2606:4700::200:5efe:8.8.8.8]", "ISATAP"),
+            ("[2002:808:808::1]", "6to4"),
+            ("[2001:0:808:808:8000:63bf:3fff:fdd2]", "Teredo"),
+            ("[64:ff9b:1::8.8.8.8]", "local NAT64"),
+        ] {
+            let refused = vet(&private, &format!("https://{carrier}/")).unwrap_err().to_string();
+            assert!(refused.contains(name), "{carrier}: {refused}");
+        }
+    }
+
+    #[test]
+    fn s3_the_host_that_is_judged_is_the_parsers() {
+        for text in [
+            "https://8.8.8.8:443@127.0.0.1/",
+            "https://8.8.8.8%40@127.0.0.1/",
+            "https://127.0.0.1\\@8.8.8.8/",
+            "https://127.0.0.1/@8.8.8.8",
+            "https://127.0.0.1?@8.8.8.8",
+            "https://127.0.0.1#@8.8.8.8",
+            "https:127.0.0.1",
+            "https:///127.0.0.1/",
+            "https://127%2e0%2e0%2e1/",
+            "https://127。0。0。1/",
+            "https://①②⑦.0.0.1/",
+            "https://127.0.\n0.\t1/",
+            "https://[::FFFF:127.0.0.1]:443/",
+        ] {
+            assert!(vet(&TargetPolicy::default(), text).is_err(), "{text}");
+        }
+        for text in ["https://8.8.8.8/@127.0.0.1", "https://8.8.8.8?x=[::1]", "https://127.0.0.1.example.com/"] {
+            assert_eq!(vet(&TargetPolicy::default(), text), Ok(()), "{text}");
+        }
+        for text in
+            ["https://[::1%25eth0]/", "https://[127.0.0.1]/", "https://[::1/", "https://1::1/", "https://256.1.1.1/"]
+        {
+            assert!(Url::parse(text).is_err(), "{text}");
         }
     }
 

@@ -95,6 +95,14 @@ impl EventPattern {
         Err(InvalidEventType::NotAPattern(text))
     }
 
+    /// Takes what [`EventPattern::parse`] takes, and a single word: other systems have types like `push`.
+    pub fn parse_received(text: &str) -> Result<Self, InvalidEventType> {
+        if text.len() <= MAX_EVENT_TYPE_BYTES && is_word(text) {
+            return Ok(Self::Exact(EventType(text.to_owned())));
+        }
+        Self::parse(text)
+    }
+
     /// Whether a type, as text, is meant. A text that is no [`EventType`] (a provider may send anything) is meant by
     /// `*` only, or by its own prefix.
     pub fn matches(&self, event_type: &str) -> bool {

@@ -15,9 +15,10 @@ pub enum Rank {
 }
 
 /// Last words of an event type that begin an object.
-const CREATING: [&str; 4] = ["created", "opened", "placed", "added"];
+const CREATING: [&str; 5] = ["create", "created", "opened", "placed", "added"];
 /// Last words of an event type that end an object.
-const ENDING: [&str; 14] = [
+const ENDING: [&str; 15] = [
+    "delete",
     "deleted",
     "cancelled",
     "canceled",

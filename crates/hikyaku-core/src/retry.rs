@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_seconds_or_a_date_of_http() {
+    fn s25_retry_after_is_seconds_or_a_short_date_of_http() {
         let now = Timestamp::from_second(784_111_777).unwrap(); // Sun, 06 Nov 1994 08:49:37 GMT
         for (value, seconds) in [
             ("0", Some(0)),

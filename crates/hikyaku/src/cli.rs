@@ -6,14 +6,18 @@ mod events;
 mod explain;
 mod failure;
 mod inbox;
+mod intervene;
 mod output;
 mod recover;
+mod sandbox;
 mod server;
 mod table;
 mod tail;
 mod token;
+mod verify;
 mod webhooks;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::future::Future;
 use std::io;
@@ -59,8 +63,12 @@ enum Command {
     Deliveries(deliveries::Deliveries),
     /// Say why webhooks got an event, or did not
     Explain(explain::Explain),
-    /// Look at what was received
+    /// Look at what was received, and see to what ended badly
     Inbox(inbox::Inbox),
+    /// Check a delivery's signature, from files
+    Verify(verify::Verify),
+    /// Play the provider, its weaknesses included, against any receiver
+    Sandbox(sandbox::Sandbox),
     /// Watch the whole path at work for half a minute: published, delivered through failures, received, in a database
     Demo {
         /// An empty or new directory for the demo's files [default: one in the system's temporary directory]
@@ -110,11 +118,13 @@ impl Settings {
         let listen = self.listen.map(|value| ("--listen".to_owned(), "listen".to_owned(), value));
         let store = self.store.map(|value| ("--store".to_owned(), "store".to_owned(), value));
         let flags = set.chain(listen).chain(store).map(|(written, path, value)| Flag { written, path, value });
-        // A variable that is not UTF-8 is none of ours.
-        let variables =
-            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        config::load(&Inputs { file: self.config, environment: variables.collect(), flags: flags.collect() })
+        config::load(&Inputs { file: self.config, environment: variables(), flags: flags.collect() })
     }
+}
+
+/// The environment. A variable that is not UTF-8 is none of ours.
+fn variables() -> BTreeMap<String, String> {
+    env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect()
 }
 
 impl Cli {
@@ -139,6 +149,8 @@ impl Cli {
             Command::Deliveries(deliveries) => deliveries.run(),
             Command::Explain(explain) => explain.run(),
             Command::Inbox(inbox) => inbox.run(),
+            Command::Verify(verify) => verify.run(),
+            Command::Sandbox(sandbox) => sandbox.run(),
             Command::Demo { dir } => in_runtime(show(dir)),
         }
     }

@@ -49,6 +49,30 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that shows `start` now and from then on runs `factor` times as fast as `real`'s schedule clock.
+pub fn fast(real: SharedClock, factor: u32, start: Timestamp) -> SharedClock {
+    let began = real.schedule();
+    Arc::new(FastClock { real, factor: factor.max(1), start, began })
+}
+
+struct FastClock {
+    real: SharedClock,
+    factor: u32,
+    start: Timestamp,
+    began: Timestamp,
+}
+
+impl Clock for FastClock {
+    fn now(&self) -> Timestamp {
+        to_millis(self.schedule())
+    }
+
+    fn schedule(&self) -> Timestamp {
+        let passed = self.real.schedule().duration_since(self.began).unsigned_abs();
+        self.start.checked_add(passed.saturating_mul(self.factor)).unwrap_or(Timestamp::MAX)
+    }
+}
+
 /// Measures how long something takes, for the metrics; no rule depends on it.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopwatch(Instant);
@@ -75,6 +99,16 @@ pub fn wait_until(clock: &dyn Clock, due: Option<Timestamp>, cap: Duration) -> D
 
 fn to_millis(at: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
+}
+
+/// While it lives, tokio's paused time does not pass by itself: for tests that wait for a thread of which the runtime does
+/// not know. Needs a runtime.
+#[cfg(test)]
+pub(crate) fn hold_time() -> std::sync::mpsc::Sender<()> {
+    let (held, released) = std::sync::mpsc::channel::<()>();
+    // The runtime lets no time pass while one of its own threads is busy; this one ends when the sender is dropped.
+    tokio::task::spawn_blocking(move || released.recv().is_err());
+    held
 }
 
 /// Random bytes from the operating system.

@@ -12,6 +12,12 @@ pub mod inbox;
 pub mod log;
 pub mod outbound;
 pub mod retention;
+pub mod sandbox;
 pub mod sender;
 pub mod store;
 pub mod trace;
+
+/// The PostgreSQL of the tests, the same as that of the black-box tests.
+#[cfg(test)]
+#[path = "../tests/blackbox/harness/postgres.rs"]
+mod test_postgres;

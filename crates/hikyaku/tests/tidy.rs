@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot read")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Longest function, in lines from its signature to its closing brace.
 const MAX_FUNCTION_LINES: usize = 70;
@@ -16,7 +17,7 @@ const LONG_FILES: [(&str, &str); 1] =
     [("crates/hikyaku/src/store/model.rs", "one thing: the data that goes through the store's trait, with its docs")];
 
 /// What each module of the program may import from its own crate. The arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("client", &[]),
     ("clock", &[]),
     ("file", &[]),
@@ -29,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("http", &["clock", "inbox", "outbound", "sender", "store", "trace"]),
     ("config", &["clock", "inbox", "retention", "sender", "store", "trace"]),
     ("app", &["clock", "config", "http", "inbox", "log", "outbound", "retention", "sender", "store", "trace"]),
+    ("sandbox", &["clock", "log", "outbound"]),
     ("demo", &["app", "client", "clock", "config", "log"]),
 ];
 
@@ -37,7 +39,7 @@ const NOT_IN_CORE: [&str; 8] = ["tokio", "hyper", "axum", "rusqlite", "postgres"
 
 /// Where SQL may be spoken: behind the store's trait, in the destination that writes to a user's own database, and in
 /// the demo, which reads that database from outside.
-const SQL: [&str; 3] = ["store/sqlite/", "inbox/destination/sql/", "demo/"];
+const SQL: [&str; 4] = ["store/sqlite/", "store/postgres/", "inbox/destination/sql/", "demo/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -100,7 +102,8 @@ fn sql_is_spoken_in_its_places_only() {
         let inside = file.strip_prefix(&src).unwrap().to_string_lossy().into_owned();
         let is_test = inside.ends_with("tests.rs") || inside.contains("/tests/");
         let allowed = is_test || SQL.iter().any(|place| inside.starts_with(place));
-        if !allowed && fs::read_to_string(&file).unwrap().contains("rusqlite") {
+        let text = fs::read_to_string(&file).unwrap();
+        if !allowed && ["rusqlite", "tokio_postgres"].iter().any(|library| text.contains(library)) {
             complaints.push(format!("{}: SQL belongs into {}", relative(&file), SQL.join(", ")));
         }
     }
@@ -124,6 +127,21 @@ fn the_core_has_no_io_in_its_dependencies() {
     let dependencies = manifest.split("[dev-dependencies]").next().unwrap();
     let found = NOT_IN_CORE.iter().filter(|name| dependencies.contains(*name));
     assert_none(found.map(|name| format!("hikyaku-core must not depend on {name}")).collect());
+}
+
+/// What an embedded receiver brings along is what its README says, and nothing that runs or connects.
+#[test]
+fn the_embedded_receiver_stays_small() {
+    let tree = ["tree", "--locked", "--offline", "--package", "hikyaku-inbox", "--edges", "normal", "--prefix", "none"];
+    let output = Command::new(env!("CARGO")).args(tree).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).unwrap();
+    let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    let found = NOT_IN_CORE.iter().filter(|name| crates.iter().any(|one| one.split('-').next() == Some(**name)));
+    assert_none(found.map(|name| format!("hikyaku-inbox without features must not depend on {name}")).collect());
+    let count = format!("in {} crates", crates.iter().filter(|name| **name != "hikyaku-inbox").count());
+    let readme = fs::read_to_string(root().join("crates/hikyaku-inbox/README.md")).unwrap();
+    assert!(readme.contains(&count), "crates/hikyaku-inbox/README.md does not say \"{count}\": {crates:?}");
 }
 
 #[test]
@@ -227,7 +245,7 @@ fn every_problem_setting_and_metric_is_documented() {
     assert_documented("docs/api.md", problems.map(|name| format!("| `/problems/{name}` |")).collect());
 
     let takes = [".get(\"", ".require(\"", ".list(\"", ".table(\"", ".tables(\"", ".texts(\"", "pause(\""];
-    let settings = read("config/read.rs");
+    let settings = ["config/read.rs", "config/destination.rs", "config/source.rs"].map(read).concat();
     let settings = takes.iter().flat_map(|take| settings.split(take).skip(1)).filter_map(|rest| rest.split('"').next());
     let tables = ["api", "sender", "targets", "inbox", "log", "retention", "tracing", "source", "destination", "route"];
     let form = |key: &str| if tables.contains(&key) { format!("{key}]") } else { format!("| `{key}` |") };
@@ -248,4 +266,26 @@ fn assert_documented(document: &str, rows: Vec<String>) {
     let text = fs::read_to_string(root().join(document)).unwrap();
     let missing = rows.iter().filter(|row| !text.contains(*row));
     assert_none(missing.map(|row| format!("{document} lacks {row}")).collect());
+}
+
+#[test]
+fn s26_what_is_built_is_what_was_locked_and_checked() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    assert!(read("Cargo.lock").contains("name = \"hikyaku\""), "the lockfile is part of the repository");
+    let test = read("test");
+    let unlocked =
+        ["build", "clippy", "test", "nextest run", "install", "deny check"].into_iter().flat_map(|command| {
+            let command = format!("cargo {command}");
+            let calls = test.lines().filter(move |line| line.contains(&command) && !line.contains("--locked"));
+            calls.map(|line| format!("./test: {} has no --locked", line.trim()))
+        });
+    assert_none(unlocked.collect());
+    assert!(test.contains("\nstep deny\n") && test.contains("cargo deny --locked check bans licenses sources"));
+    let deny = read("deny.toml");
+    for rule in
+        ["unknown-registry = \"deny\"", "unknown-git = \"deny\"", "wildcards = \"deny\"", "[licenses]\nallow = ["]
+    {
+        assert!(deny.contains(rule), "deny.toml has no {rule}");
+    }
+    assert!(read(".ci/run").contains("./test"), "what CI runs is ./test");
 }

@@ -116,13 +116,25 @@ impl VerifyingKey {
         Ok(Self::Hmac(hmac_key(text).ok_or(InvalidKey::Hmac)?))
     }
 
-    /// Whether one signature of the header is this key's. Compared in constant time, after strict decoding (S13).
+    /// Whether one signature of the header is this key's, after strict decoding.
     fn matches(&self, signature: &str, content: &[u8]) -> bool {
         let Some((version, encoded)) = signature.split_once(',') else { return false };
         let Ok(given) = BASE64.decode(encoded.as_bytes()) else { return false };
+        version == self.version() && self.verify(content, &given)
+    }
+
+    /// Whether a decoded signature is this key's. Compared in constant time (S13).
+    pub(crate) fn verify(&self, content: &[u8], signature: &[u8]) -> bool {
         match self {
-            Self::Hmac(key) => version == "v1" && hmac::verify(key, content, &given).is_ok(),
-            Self::Ed25519(key) => version == "v1a" && key.verify(content, &given).is_ok(),
+            Self::Hmac(key) => hmac::verify(key, content, signature).is_ok(),
+            Self::Ed25519(key) => key.verify(content, signature).is_ok(),
+        }
+    }
+
+    fn version(&self) -> &'static str {
+        match self {
+            Self::Hmac(_) => "v1",
+            Self::Ed25519(_) => "v1a",
         }
     }
 }

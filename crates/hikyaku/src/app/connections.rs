@@ -124,6 +124,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn s24_http_2_is_not_spoken() {
+        let (mut stream, _stop) = connected().await;
+        let empty_settings = b"\0\0\0\x04\0\0\0\0\0";
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        let _ = stream.write_all(empty_settings).await;
+        let mut answer = Vec::new();
+        // It may be reset, because not all was read.
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{answer:?}");
+    }
+
+    #[tokio::test]
     async fn a_stop_closes_a_connection_that_is_idle() {
         let (mut stream, stop) = connected().await;
         stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();

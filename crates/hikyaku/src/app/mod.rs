@@ -16,7 +16,6 @@ use std::time::Duration;
 use axum::Router;
 use data_encoding::HEXLOWER;
 use hikyaku_core::address::TargetPolicy;
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -26,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{self, SharedClock};
 use crate::config::{Config, StoreLocation};
 use crate::http::{self, Access, State};
-use crate::inbox::Inbox;
-use crate::inbox::destination::{self, Destination, Tools};
+use crate::inbox::destination::{self, BuildError, Destination, Origin, Tools};
+use crate::inbox::{self, Inbox};
 use crate::outbound::{Client, SystemResolver, TlsError};
 use crate::retention::Retention;
 use crate::sender::{self, Sender};
@@ -119,7 +118,7 @@ impl App {
         let metrics = metrics::recorder();
         let room = files::room(&config.sender, connections::MAX_CONNECTIONS);
         metrics::show_process(clock.now());
-        let exporter = trace::start(&config.tracing, Arc::new(client(everywhere(), &clock)?));
+        let exporter = trace::start(&config.tracing, Arc::new(client(TargetPolicy::everywhere(), &clock)?));
         let store = open_store(&config, &clock).await?;
         let access = open_access(&config, &store, &clock).await?;
         let committer = Committer::start(Arc::clone(&store));
@@ -255,21 +254,27 @@ async fn open_destinations(
     clock: &SharedClock,
 ) -> Result<HashMap<String, Arc<dyn Destination>>, StartError> {
     let tools = Tools {
-        transport: Arc::new(client(everywhere(), clock)?),
+        transport: Arc::new(client(TargetPolicy::everywhere(), clock)?),
         clock: Arc::clone(clock),
         effect_timeout: config.inbox.effect_timeout,
+        origins: Arc::new(config.sources.iter().map(origin).collect()),
     };
     let settings = config.destinations.clone();
     let open = move || {
         let named = settings.into_iter().map(|settings| (settings.name.clone(), settings));
-        named.map(|(name, settings)| Ok((name, destination::build(settings, &tools)?))).collect()
+        let built = named.map(|(name, settings)| Ok((name, destination::build(settings, &tools)?)));
+        built.collect::<Result<_, BuildError>>()
     };
-    spawn_blocking(open).await?
+    let destinations: HashMap<_, Arc<dyn Destination>> = spawn_blocking(open).await??;
+    for (name, destination) in &destinations {
+        destination.ready().await.map_err(|reason| BuildError { name: name.clone(), reason })?;
+    }
+    Ok(destinations)
 }
 
-/// For targets that the operator has named: nothing is out of bounds.
-fn everywhere() -> TargetPolicy {
-    TargetPolicy { allow: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())], allow_http: true }
+fn origin(source: &inbox::Source) -> (String, Origin) {
+    let (organization, provider) = (source.organization.clone(), source.provider.clone());
+    (source.name.clone(), Origin { organization, provider })
 }
 
 fn client(policy: TargetPolicy, clock: &SharedClock) -> Result<Client, StartError> {

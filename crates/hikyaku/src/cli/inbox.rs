@@ -7,10 +7,12 @@ use serde_json::Value;
 
 use super::api::{Api, Paging, Query, Target};
 use super::failure::Failure;
+use super::intervene::{Rows, intervene};
 use super::output;
 use super::table::{Column, Members, print_members, print_table};
 
-const ROWS: &[Column] = &[
+/// How rows are shown.
+pub(super) const ROWS: &[Column] = &[
     ("RECEIVED", "/receivedAt"),
     ("SOURCE", "/source"),
     ("DELIVERY", "/deliveryId"),
@@ -29,9 +31,24 @@ const EFFECTS: &[Column] = &[
     ("DETAIL", "/detail"),
 ];
 
+const SOURCES: &[Column] = &[
+    ("SOURCE", "/name"),
+    ("PROVIDER", "/provider"),
+    ("BAD SIGNATURES", "/onBadSignature"),
+    ("LAST GOOD", "/lastGoodAt"),
+    ("LAST REFUSED", "/lastRefusedAt"),
+    ("REFUSED SINCE", "/refusedSince"),
+    ("SWITCHED OFF AT", "/switchedOffAt"),
+    ("BECAUSE", "/lastRefusedBecause"),
+];
+
 const EXAMPLES: &str = "Examples:
   hikyaku inbox list --state parked
-  hikyaku inbox show receiptroller sale-1";
+  hikyaku inbox show receiptroller sale-1
+  hikyaku inbox replay receiptroller sale-1
+  hikyaku inbox replay --state dead --route receiptroller-books --preview
+  hikyaku inbox release --state quarantined --yes
+  hikyaku inbox discard --state parked --type 'test.*' --reason 'tests of the till'";
 
 /// `hikyaku inbox`.
 #[derive(Debug, Args)]
@@ -50,28 +67,56 @@ enum Command {
         /// Only from this source
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
-        /// Only in this state: waiting, done, stale, parked, dead
+        /// Only in this state: waiting, done, stale, parked, dead, discarded, quarantined
         #[arg(long)]
         state: Option<String>,
         /// Only with this business key
         #[arg(long)]
         key: Option<String>,
+        /// Only with an effect through this route; with --state, one that stands so too
+        #[arg(long, value_name = "NAME")]
+        route: Option<String>,
         #[command(flatten)]
         paging: Paging,
     },
     /// Show one row with its body and what became of it
     Show { source: String, delivery: String },
+    /// Let effects take place again: of a row those that are dead, or else all that have ended
+    Replay {
+        #[command(flatten)]
+        rows: Rows,
+    },
+    /// Give parked rows to the routes of now; verify quarantined ones again, with the secrets of now
+    Release {
+        #[command(flatten)]
+        rows: Rows,
+    },
+    /// End rows that wait, are dead, parked or quarantined without effect
+    Discard {
+        #[command(flatten)]
+        rows: Rows,
+        /// Why, for whoever finds it
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// List the sources: whether their signatures verify, and when a provider will switch its webhook off
+    Sources,
 }
 
 impl Inbox {
     /// Does it.
     pub(super) fn run(self) -> ExitCode {
         self.target.run(async |api| match self.command {
-            Command::List { source, state, key, paging } => {
-                let query = Query::default().with("source", source).with("state", state).with("key", key);
+            Command::List { source, state, key, route, paging } => {
+                let query = Query::default().with("source", source).with("state", state);
+                let query = query.with("key", key).with("route", route);
                 api.list(&["inbox"], &query, paging, ROWS).await
             }
             Command::Show { source, delivery } => show(api, &source, &delivery).await,
+            Command::Replay { rows } => intervene(api, "replay", rows, None).await,
+            Command::Release { rows } => intervene(api, "release", rows, None).await,
+            Command::Discard { rows, reason } => intervene(api, "discard", rows, Some(reason)).await,
+            Command::Sources => api.show_items(&api.get(&["sources"], &Query::default()).await?, SOURCES),
         })
     }
 }

@@ -1,10 +1,11 @@
 //! `hikyaku webhooks missed` and `recover`: what a webhook did not get, and getting it after all.
 
+use std::fmt;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::sleep;
@@ -140,6 +141,18 @@ async fn watch(api: &Api, webhook: &str, begun: Document) -> Result<Document, Fa
     }
 }
 
+/// A bar that fits a narrow terminal, with its numbers.
+fn style(end: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(&format!("{{bar:30}} {{pos}} of {{len}} due again {end}"));
+    style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("rate", write_rate)
+}
+
+/// Events in a second; the bar's own word for it has four digits too many.
+fn write_rate(state: &ProgressState, line: &mut dyn fmt::Write) {
+    // A line that cannot be written is not worth an end.
+    let _ = write!(line, "{:.0}/s", state.per_sec());
+}
+
 /// Tells a person how far it is, on standard error: with a bar on a terminal, else with some lines.
 enum Progress {
     Bar(ProgressBar),
@@ -155,9 +168,7 @@ impl Progress {
         output::tell(format_args!(
             "It goes on without this command; \"hikyaku webhooks recovery {webhook} {id} --cancel\" ends it."
         ));
-        let style = ProgressStyle::with_template("{bar:40} {pos} of {len} due again, {elapsed} ({per_sec})");
-        let bar = ProgressBar::new(*total);
-        Self::Bar(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+        Self::Bar(ProgressBar::new(*total).with_style(style("at {rate}, {eta} left")))
     }
 
     fn show(&mut self, Recovery { recovered, total, state, .. }: &Recovery) {
@@ -165,6 +176,7 @@ impl Progress {
             Self::Bar(bar) => {
                 bar.set_position(*recovered);
                 if state != "running" {
+                    bar.set_style(style("in {elapsed}"));
                     bar.abandon();
                 }
             }

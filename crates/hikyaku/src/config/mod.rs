@@ -4,9 +4,11 @@
 //! The tables are walked by hand and not derived: a derived reader stops at the first problem and cannot tell a value
 //! of the file from one of the environment.
 
+mod destination;
 mod read;
 mod section;
 mod show;
+mod source;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -22,7 +24,7 @@ use std::sync::Arc;
 
 use hikyaku_core::signature::Secret;
 
-use crate::inbox::{self, destination};
+use crate::inbox;
 use crate::store::seal::Seal;
 use crate::{log, retention, sender, trace};
 use tree::{Source, Table};
@@ -58,7 +60,7 @@ pub struct Config {
     /// Which rows go where.
     pub routes: Vec<inbox::Route>,
     /// Where rows take effect.
-    pub destinations: Vec<destination::Settings>,
+    pub destinations: Vec<inbox::destination::Settings>,
     /// What is logged, and how.
     pub log: log::Settings,
     /// Where traces go.
@@ -93,7 +95,17 @@ impl Config {
     /// # Errors
     /// Every problem found, each with its place.
     pub fn from_toml(text: &str) -> Result<Self, Invalid> {
-        read_text("configuration".into(), text, &Inputs::default())
+        Self::from_toml_with(text, &BTreeMap::new())
+    }
+
+    /// Reads a configuration from a text alone, whose secrets may name environment variables; nothing is overridden.
+    ///
+    /// # Errors
+    /// Every problem found, each with its place.
+    pub fn from_toml_with(text: &str, environment: &BTreeMap<String, String>) -> Result<Self, Invalid> {
+        let name: Arc<str> = "configuration".into();
+        let table = Source { file: Arc::clone(&name), text }.parse().map_err(Invalid)?;
+        checked(table, name, environment, Vec::new())
     }
 }
 
@@ -180,8 +192,17 @@ pub fn load(inputs: &Inputs) -> Result<Config, Invalid> {
 
 fn read_text(name: Arc<str>, text: &str, inputs: &Inputs) -> Result<Config, Invalid> {
     let mut table = Source { file: Arc::clone(&name), text }.parse().map_err(Invalid)?;
-    let mut problems = override_settings(&mut table, inputs);
-    let config = read::config(table, Place::Named(name), &inputs.environment, &mut problems);
+    let problems = override_settings(&mut table, inputs);
+    checked(table, name, &inputs.environment, problems)
+}
+
+fn checked(
+    table: Table,
+    name: Arc<str>,
+    environment: &BTreeMap<String, String>,
+    mut problems: Vec<Problem>,
+) -> Result<Config, Invalid> {
+    let config = read::config(table, Place::Named(name), environment, &mut problems);
     if problems.is_empty() {
         return Ok(config);
     }

@@ -8,19 +8,21 @@ use axum::http::{HeaderName, HeaderValue};
 use hikyaku_core::address::TargetPolicy;
 use hikyaku_core::delivery::Policy;
 use hikyaku_core::event::EventPattern;
-use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::json::is_pointer;
 use hikyaku_core::retry::{Backoff, MAX_RETRY_DELAY, RetrySchedule};
 use hikyaku_core::signature::Secret;
 use hikyaku_core::webhook::WebhookUrl;
 
+use super::destination::{command, file, http, slack};
 use super::section::Section;
+use super::source;
 use super::tree::{Place, Table};
 use super::value::{
     Names, age, boolean, choice, duration, identifier, integer, listen, name, parsed, range, secret, sqlite_path, text,
 };
 use super::{Api, Config, Problem, StoreLocation};
-use crate::inbox::{self, Once, Order, Route, destination};
+use crate::inbox::destination::{self, check_postgres_url, is_postgres_url};
+use crate::inbox::{self, Once, Order, Route};
 use crate::log::{self, Format};
 use crate::retention::{self, MIN_AGE};
 use crate::store::seal::{MAX_SEALING_KEYS, Seal, SealingKey};
@@ -65,7 +67,7 @@ pub(super) fn config(
             api: root.table("api", |section| api(section, environment)),
             sender: root.table("sender", sender_settings),
             inbox: root.table("inbox", inbox_settings),
-            sources: root.tables("source", |section| source(section, environment, &mut names.0)),
+            sources: root.tables("source", |section| source::read(section, environment, &mut names.0)),
             destinations: root.tables("destination", |section| a_destination(section, environment, &mut names.1)),
             routes: root.tables("route", |section| route(section, &names.0, &names.1, &mut names.2)),
             log: root.table("log", log_settings),
@@ -113,9 +115,12 @@ fn seal(root: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Seal 
 fn check_files(root: &mut Section<'_>, config: &Config) {
     let StoreLocation::Sqlite(own) = &config.store else { return };
     for destination in &config.destinations {
-        if let destination::Kind::Sql { url, .. } = &destination.kind
-            && sqlite_path(url).is_ok_and(|path| real(&path) == real(own))
-        {
+        let path = match &destination.kind {
+            destination::Kind::Sql { url, .. } => sqlite_path(url.reveal()).ok(),
+            destination::Kind::File(file) => Some(file.path.clone()),
+            _ => None,
+        };
+        if path.is_some_and(|path| real(&path) == real(own)) {
             let name = &destination.name;
             root.problem(
                 "destination",
@@ -254,32 +259,6 @@ fn tracing_settings(section: &mut Section<'_>, environment: &BTreeMap<String, St
     }
 }
 
-fn source(
-    section: &mut Section<'_>,
-    environment: &BTreeMap<String, String>,
-    names: &mut Names,
-) -> Option<inbox::Source> {
-    let name = section.require("name", |node| names.declare(name(node)?, node.place.clone()));
-    let provider = section.require("provider", choice(&[("receiptroller", "receiptroller")]));
-    let organization = section.get("organization", parsed(|text: &str| OrganizationId::parse(text)));
-    let secrets: Option<Vec<Secret>> = section.list("secrets", secret(environment));
-    if section.is_blank("secrets") {
-        let message =
-            "needs at least one secret, or nobody's signature could be verified: [\"env:NAME\"], [\"file:PATH\"]";
-        section.problem("secrets", message);
-    }
-    Some(inbox::Source {
-        name: name?,
-        provider: provider?.to_owned(),
-        organization: organization.unwrap_or_else(default_organization),
-        secrets: secrets?,
-    })
-}
-
-fn default_organization() -> OrganizationId {
-    OrganizationId::parse("default").expect("the default organization's name is a valid one")
-}
-
 fn a_destination(
     section: &mut Section<'_>,
     environment: &BTreeMap<String, String>,
@@ -287,7 +266,9 @@ fn a_destination(
 ) -> Option<destination::Settings> {
     let name = section.require("name", |node| names.declare(name(node)?, node.place.clone()));
     type Read = fn(&mut Section<'_>, &BTreeMap<String, String>) -> Option<destination::Kind>;
-    let Some(read) = section.require("kind", choice(&[("http", http as Read), ("sql", sql as Read)])) else {
+    let kinds: &[(&str, Read)] =
+        &[("sql", sql), ("http", http), ("slack", slack), ("command", command), ("file", file)];
+    let Some(read) = section.require("kind", choice(kinds)) else {
         section.ignore_rest();
         return None;
     };
@@ -295,21 +276,22 @@ fn a_destination(
     Some(destination::Settings { name: name?, kind: kind? })
 }
 
-fn http(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Option<destination::Kind> {
-    let secret = section.get("secret", secret(environment));
-    let url = section.require("url", parsed(WebhookUrl::parse));
-    Some(destination::Kind::Http { url: url?.as_url().clone(), secret })
-}
-
-fn sql(section: &mut Section<'_>, _: &BTreeMap<String, String>) -> Option<destination::Kind> {
-    let url = section.require("url", parsed(|url: &str| sqlite_path(url).map(|_| url.to_owned())));
+fn sql(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Option<destination::Kind> {
+    let url = section.require("url", |node| {
+        let url = secret(environment)(node)?;
+        match is_postgres_url(url.reveal()) {
+            true => check_postgres_url(url.reveal())?,
+            false => drop(sqlite_path(url.reveal())?),
+        }
+        Ok(url)
+    });
     let table = section.require("table", parsed(identifier));
     let key = section.require("key", text);
     let columns = section.texts("columns", parsed(pointer)).unwrap_or_default();
     if let Some((column, problem)) = columns.keys().find_map(|name| Some((name, identifier(name).err()?))) {
         section.problem("columns", &format!("has a column named {column:?}; its name {problem}"));
     }
-    // SQLite does not tell such names apart.
+    // SQLite does not tell such names apart, and few people do.
     let mut seen = BTreeSet::new();
     if let Some(column) = columns.keys().find(|name| !seen.insert(name.to_ascii_lowercase())) {
         section.problem("columns", &format!("names the column {column:?} twice, in different case; name it once"));
@@ -331,7 +313,7 @@ fn pointer(pointer: &str) -> Result<String, String> {
 fn route(section: &mut Section<'_>, sources: &Names, destinations: &Names, names: &mut Names) -> Option<Route> {
     let source = section.require("source", |node| sources.refer(node));
     let destination = section.require("destination", |node| destinations.refer(node));
-    let events = section.list("events", parsed(|text: &str| EventPattern::parse(text)));
+    let events = section.list("events", parsed(EventPattern::parse_received));
     if events.as_ref().is_some_and(Vec::is_empty) {
         section.problem("events", "is empty, so nothing would take this route; leave it out to take every event");
     }

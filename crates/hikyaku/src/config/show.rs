@@ -4,11 +4,15 @@ use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
 use hikyaku_core::event::EventPattern;
-use hikyaku_core::signature::Secret;
+use hikyaku_core::provider::Profile;
+use hikyaku_core::signature::{Scheme, Secret};
+use hikyaku_core::webhook::WebhookUrl;
 
+use super::source::{ALGORITHMS, ENCODINGS};
 use super::value::show_duration;
 use super::{Config, StoreLocation};
-use crate::inbox::{Once, Order, destination};
+use crate::inbox::destination::{CommandSettings, HttpSettings, Language, SlackSettings, without_password};
+use crate::inbox::{OnBadSignature, Once, Order, Room, Source, destination};
 use crate::log::Format;
 
 impl Display for Config {
@@ -42,7 +46,7 @@ impl Display for Config {
         let retention = &self.retention;
         writeln!(f, "\n[retention]\nevents = {}\ninbox = {}", age(retention.events), age(retention.inbox))?;
         self.show_tracing(f)?;
-        self.show_sources(f)?;
+        self.sources.iter().try_for_each(|source| show_source(source, f))?;
         self.destinations.iter().try_for_each(|destination| show_destination(destination, f))?;
         self.show_routes(f)
     }
@@ -80,15 +84,6 @@ impl Config {
         tracing.headers.iter().try_for_each(|(name, value)| writeln!(f, "{} = {}", quoted(name), hidden(value)))
     }
 
-    fn show_sources(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for source in &self.sources {
-            writeln!(f, "\n[[source]]\nname = {}\nprovider = {}", quoted(&source.name), quoted(&source.provider))?;
-            writeln!(f, "organization = {}", quoted(&source.organization))?;
-            writeln!(f, "secrets = [{}]", joined(source.secrets.iter().map(hidden)))?;
-        }
-        Ok(())
-    }
-
     fn show_routes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for route in &self.routes {
             writeln!(f, "\n[[route]]\nname = {}\nsource = {}", quoted(&route.name), quoted(&route.source))?;
@@ -108,19 +103,92 @@ impl Config {
     }
 }
 
+fn show_source(source: &Source, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "\n[[source]]\nname = {}\nprovider = {}", quoted(&source.name), quoted(source.preset.name()))?;
+    writeln!(f, "provider_name = {}\norganization = {}", quoted(&source.provider), quoted(&source.organization))?;
+    writeln!(f, "secrets = [{}]", joined(source.secrets.iter().map(hidden)))?;
+    match source.on_bad_signature {
+        OnBadSignature::Refuse => writeln!(f, "on_bad_signature = \"refuse\"")?,
+        OnBadSignature::Quarantine(Room { max_rows, max_bytes }) => {
+            writeln!(f, "on_bad_signature = \"quarantine\"\nquarantine_max_rows = {max_rows}")?;
+            writeln!(f, "quarantine_max_bytes = {max_bytes}")?;
+        }
+    }
+    let Profile { scheme, layout, freshness, .. } = &source.profile;
+    writeln!(f, "signature_header = {}\nsignature_prefix = {}", quoted(&scheme.header), quoted(&scheme.prefix))?;
+    scheme.separator.iter().try_for_each(|separator| writeln!(f, "signature_separator = {}", quoted(separator)))?;
+    let (algorithm, encoding) = (word(ALGORITHMS, scheme.algorithm), word(ENCODINGS, scheme.encoding));
+    writeln!(f, "algorithm = {algorithm}\nencoding = {encoding}\nsigned_content = {}", quoted(&scheme.content))?;
+    scheme.timestamp.iter().try_for_each(|field| writeln!(f, "signed_timestamp = {}", quoted(field)))?;
+    scheme.url.iter().try_for_each(|url| writeln!(f, "url = {}", quoted(url)))?;
+    for (key, fields) in
+        [("id", &layout.id), ("type", &layout.event_type), ("timestamp", &layout.timestamp), ("key", &layout.key)]
+    {
+        writeln!(f, "{key} = [{}]", joined(fields.iter().map(quoted)))?;
+    }
+    layout.action.iter().try_for_each(|field| writeln!(f, "action = {}", quoted(field)))?;
+    writeln!(f, "freshness = {}", quoted(freshness.map_or_else(|| "off".to_owned(), show_duration)))
+}
+
+/// A value by the name that it has in the configuration.
+fn word<T: Copy + PartialEq>(words: &[(&str, T)], value: T) -> String {
+    quoted(words.iter().find(|(_, other)| *other == value).map_or("", |(word, _)| word))
+}
+
 fn show_destination(settings: &destination::Settings, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "\n[[destination]]\nname = {}", quoted(&settings.name))?;
     match &settings.kind {
-        destination::Kind::Http { url, secret } => {
-            writeln!(f, "kind = \"http\"\nurl = {}", quoted(url))?;
-            secret.iter().try_for_each(|secret| writeln!(f, "secret = {}", hidden(secret)))
+        destination::Kind::Http(http) => show_http(http, f),
+        destination::Kind::Slack(slack) => show_slack(slack, f),
+        destination::Kind::Command(command) => show_command(command, f),
+        destination::Kind::File(file) => {
+            writeln!(f, "kind = \"file\"\npath = {}", quoted(file.path.display()))?;
+            writeln!(f, "max_bytes = {}\nkeep = {}", file.max_bytes, file.keep)
         }
         destination::Kind::Sql { url, table, key, columns, create } => {
-            writeln!(f, "kind = \"sql\"\nurl = {}\ntable = {}\nkey = {}", quoted(url), quoted(table), quoted(key))?;
+            let url = quoted(without_password(url.reveal()));
+            writeln!(f, "kind = \"sql\"\nurl = {url}\ntable = {}\nkey = {}", quoted(table), quoted(key))?;
             let columns = columns.iter().map(|(name, pointer)| format!("{} = {}", quoted(name), quoted(pointer)));
             writeln!(f, "columns = {{ {} }}\ncreate = {create}", joined(columns))
         }
     }
+}
+
+fn show_http(http: &HttpSettings, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "kind = \"http\"\nurl = {}", quoted(&http.url))?;
+    if let Some(secret) = &http.secret {
+        let scheme = match http.scheme {
+            Scheme::ReceiptRoller => "receiptroller",
+            Scheme::StandardWebhooks => "standard-webhooks",
+            Scheme::StandardWebhooksEd25519 => "standard-webhooks-ed25519",
+        };
+        // In one line with the secret, because what is hidden is no secret of any other scheme.
+        writeln!(f, "secret = {}\n# scheme = {}", hidden(secret), quoted(scheme))?;
+    }
+    let headers =
+        http.headers.iter().map(|(name, value)| format!("{} = {}", quoted(name), hidden(&Secret::new(value))));
+    writeln!(f, "headers = {{ {} }}", joined(headers))
+}
+
+fn show_slack(slack: &SlackSettings, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    // Scheme and host only (S19), but still a URL.
+    let origin = WebhookUrl::parse(slack.url.reveal()).map(|url| url.origin()).unwrap_or_default();
+    let length = slack.url.reveal().len();
+    writeln!(f, "kind = \"slack\"\nurl = {}", quoted(format!("{origin}/(hidden:{length}-bytes)")))?;
+    match (&slack.template, slack.language) {
+        (Some(template), _) => writeln!(f, "template = {}", quoted(template))?,
+        (None, Language::Japanese) => writeln!(f, "language = \"ja\"")?,
+        (None, Language::English) => writeln!(f, "language = \"en\"")?,
+    }
+    writeln!(f, "time_zone = {}", quoted(slack.time_zone.name()))
+}
+
+fn show_command(command: &CommandSettings, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "kind = \"command\"\nprogram = {}", quoted(&command.program))?;
+    writeln!(f, "args = [{}]", joined(command.args.iter().map(quoted)))?;
+    let env = command.env.iter().map(|(name, value)| format!("{} = {}", quoted(name), hidden(value)));
+    writeln!(f, "env = {{ {} }}", joined(env))?;
+    command.directory.iter().try_for_each(|directory| writeln!(f, "directory = {}", quoted(directory.display())))
 }
 
 fn joined(items: impl Iterator<Item = String>) -> String {

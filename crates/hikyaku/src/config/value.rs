@@ -134,7 +134,7 @@ pub(super) fn range(node: &Node) -> Result<IpNet, String> {
 /// The file of `sqlite:PATH`.
 pub(super) fn sqlite_path(url: &str) -> Result<PathBuf, String> {
     if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-        return Err("asks for PostgreSQL, which this version does not have; use \"sqlite:PATH\"".to_owned());
+        return Err("asks for PostgreSQL, which this version does not have here; use \"sqlite:PATH\"".to_owned());
     }
     match url.strip_prefix("sqlite:") {
         // Two slashes are what people write who expect a URL with a host; a file at the root is seldom meant.

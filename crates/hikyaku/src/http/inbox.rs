@@ -32,7 +32,7 @@ pub(super) async fn list(
     path: InPath,
     query: Query,
 ) -> Result<Json<Page<RowItem>>, Problem> {
-    let query = query.only(&["source", "state", "key", "limit", "cursor"])?;
+    let query = query.only(&["source", "state", "key", "route", "limit", "cursor"])?;
     let limit = query.limit()?;
     let states = RowState::ALL.map(RowState::as_str).join(", ");
     let rows = state.store.inbox(InboxQuery {
@@ -40,6 +40,7 @@ pub(super) async fn list(
         source: query.text("source").map(str::to_owned),
         state: query.parse("state", &format!("one of {states}"), RowState::parse)?,
         key: query.text("key").map(str::to_owned),
+        route: query.text("route").map(str::to_owned),
         before: query.cursor(RowPosition::decode)?,
         limit: limit + 1,
     });
@@ -87,7 +88,7 @@ async fn find(state: &State, path: &InPath) -> Result<InboxRowDetail, Problem> {
 
 /// The provider behind a source of this organization (S17). A name that is no source is taken as a provider's, so that
 /// what a source brought can still be read when it is gone from the configuration.
-fn provider<'a>(state: &'a State, organization: &OrganizationId, name: &'a str) -> &'a str {
+pub(super) fn provider<'a>(state: &'a State, organization: &OrganizationId, name: &'a str) -> &'a str {
     let source = state.sources.iter().find(|source| source.name == name && source.organization == *organization);
     source.map_or(name, |source| &source.provider)
 }

@@ -13,6 +13,7 @@ mod fields;
 mod filters;
 mod health;
 mod inbox;
+mod interventions;
 mod log;
 mod metrics;
 mod openapi;
@@ -25,6 +26,7 @@ mod request;
 mod rotate;
 mod router;
 mod settings;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod tokens;

@@ -39,6 +39,11 @@ pub(super) enum Kind {
     DeliveryWaiting,
     RecoveryRunning,
     WebhookOff,
+    RowUnfit,
+    RowUnderWay,
+    StillParked,
+    StillUnverified,
+    SourceGone,
     TooManyWebhooks,
     TooManyTests,
     TooLarge,
@@ -73,6 +78,11 @@ impl Kind {
             Self::DeliveryWaiting => (S::CONFLICT, "delivery-waiting", "The delivery has not ended"),
             Self::RecoveryRunning => (S::CONFLICT, "recovery-running", "Another recovery runs"),
             Self::WebhookOff => (S::CONFLICT, "webhook-off", "The webhook is off"),
+            Self::RowUnfit => (S::CONFLICT, "row-unfit", "The row's state does not allow this"),
+            Self::RowUnderWay => (S::CONFLICT, "row-under-way", "An effect of the row may be taking place"),
+            Self::StillParked => (S::CONFLICT, "still-parked", "Nothing can use the row still"),
+            Self::StillUnverified => (S::CONFLICT, "still-unverified", "The signature still does not verify"),
+            Self::SourceGone => (S::CONFLICT, "source-gone", "The row's source is not configured"),
             Self::TooManyWebhooks => (S::CONFLICT, "too-many-webhooks", "There are too many webhooks"),
             Self::TooLarge => (S::PAYLOAD_TOO_LARGE, "too-large", "The body is too large"),
             Self::UnsupportedMediaType => {
@@ -146,6 +156,17 @@ impl Problem {
             id.as_str()
         );
         Self { ids: vec![id], ..Self::new(Kind::EventConflict, detail) }
+    }
+
+    /// A delivery could not be stored; its provider is to send it again.
+    pub(super) fn of_delivery(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) => {
+                let detail = "The delivery is not known to be stored. Send it again: it is stored once.";
+                Self { detail: detail.to_owned(), ..Self::from(error) }
+            }
+            _ => Self::from(error),
+        }
     }
 
     /// A publish of these events failed in the store. Of an unknown end it tells the ids, which make it safe to repeat.

@@ -22,6 +22,10 @@ pub(super) struct Receipt {
     // C12
     #[schema(schema_with = words::receipt)]
     status: &'static str,
+    /// Only when the provider asked whether somebody is there: what it wants to hear.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    challenge: Option<String>,
 }
 
 /// Receive a delivery.
@@ -38,6 +42,7 @@ pub(super) struct Receipt {
     responses(
         (status = 200, description = "It is stored, now or before.", body = Receipt),
         (status = 401, description = "A problem: invalid-signature."),
+        (status = 503, description = "A problem: unavailable."),
     ),
     security(()),
 )]
@@ -49,9 +54,11 @@ pub(super) async fn receive(
     let source = path.text("source");
     let (head, body) = request.into_parts();
     let body = body::read(body, state.inbox.max_body_bytes()).await?;
-    match state.inbox.receive(source, &head.headers, body).await? {
-        Received::Stored => Ok(Json(Receipt { status: "stored" })),
-        Received::Duplicate => Ok(Json(Receipt { status: "duplicate" })),
+    match state.inbox.receive(source, &head.headers, body).await.map_err(Problem::of_delivery)? {
+        Received::Stored => Ok(Json(Receipt { status: "stored", challenge: None })),
+        Received::Duplicate => Ok(Json(Receipt { status: "duplicate", challenge: None })),
+        Received::Quarantined => Ok(Json(Receipt { status: "quarantined", challenge: None })),
+        Received::Challenge(text) => Ok(Json(Receipt { status: "challenge", challenge: Some(text) })),
         Received::Unauthorized(reason) => {
             Err(Problem::new(Kind::InvalidSignature, format!("Nothing was stored: {reason}.")))
         }

@@ -17,8 +17,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
 use super::{
-    State, access, deliveries, docs, events, explain, health, inbox, log, metrics, openapi, receive, recoveries,
-    rotate, tokens, trial, webhooks,
+    State, access, deliveries, docs, events, explain, health, inbox, interventions, log, metrics, openapi, receive,
+    recoveries, rotate, sources, tokens, trial, webhooks,
 };
 
 /// Routes under one guard, and their paths, so that a test can walk them all.
@@ -64,6 +64,13 @@ pub(super) fn organization_routes() -> Routes {
         .route("/v1/organizations/{organization}/inbox", get(inbox::list))
         .route("/v1/organizations/{organization}/inbox/{source}/{delivery}", get(inbox::read))
         .route("/v1/organizations/{organization}/inbox/{source}/{delivery}/body", get(inbox::body))
+        .route("/v1/organizations/{organization}/inbox/{source}/{delivery}/replay", post(interventions::replay))
+        .route("/v1/organizations/{organization}/inbox/{source}/{delivery}/release", post(interventions::release))
+        .route("/v1/organizations/{organization}/inbox/{source}/{delivery}/discard", post(interventions::discard))
+        .route("/v1/organizations/{organization}/inbox/replay", post(interventions::replay_many))
+        .route("/v1/organizations/{organization}/inbox/release", post(interventions::release_many))
+        .route("/v1/organizations/{organization}/inbox/discard", post(interventions::discard_many))
+        .route("/v1/organizations/{organization}/sources", get(sources::list))
         .route("/v1/organizations/{organization}/tokens", get(tokens::list_own).post(tokens::create_own))
         .route("/v1/organizations/{organization}/tokens/{token}", delete(tokens::revoke_own))
 }

@@ -1,9 +1,12 @@
 //! The inbox: stores what others send before it answers, and works it off to destinations.
 
 pub mod destination;
+mod interventions;
 mod metrics;
 mod process;
+mod quarantine;
 mod receive;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -14,17 +17,25 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::provider::{Preset, Profile};
 use hikyaku_core::retry::Backoff;
 use hikyaku_core::signature::Secret;
 use ring::digest;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 
 use crate::clock::SharedClock;
 use crate::store::{Committer, SharedStore};
 use destination::Destination;
+pub use interventions::{FoundRows, MAX_LOOKED_AT_ROWS, MAX_STEP_ROWS, Outcome, RowFilter, RowId, Wanted};
 use process::Outlet;
+pub use quarantine::{OnBadSignature, Room};
 use receive::Intake;
 pub use receive::Received;
+use refusals::BodyHash;
+pub use refusals::SourceState;
+
+/// Begins the ids that are hashes.
+const HASH_PREFIX: &str = "sha256:";
 
 /// Where deliveries come from: `POST /in/{name}`.
 #[derive(Debug, Clone)]
@@ -37,6 +48,12 @@ pub struct Source {
     pub organization: OrganizationId,
     /// What the deliveries are signed with; several while one is being changed.
     pub secrets: Vec<Secret>,
+    /// What becomes of deliveries that are not.
+    pub on_bad_signature: OnBadSignature,
+    /// Under which name the provider is known.
+    pub preset: Preset,
+    /// How the deliveries are signed, and where they say what: the preset's, or otherwise where that was set.
+    pub profile: Profile,
 }
 
 /// Which rows of a source go to which destination.
@@ -113,6 +130,8 @@ pub struct Inbox {
     outlets: HashMap<String, Arc<Outlet>>,
     /// Says that there may be something to do. It carries no data: the loop looks in the store.
     wake: Arc<Notify>,
+    /// Held by the one delivery that is being quarantined.
+    quarantining: Mutex<()>,
 }
 
 impl Inbox {
@@ -149,16 +168,41 @@ impl Inbox {
             let outlet = Outlet::new(intake.organization().clone(), route, destination.clone());
             outlets.insert(outlet.name().to_owned(), Arc::new(outlet));
         }
-        Arc::new(Self { store, committer, clock, owner, settings, intakes, outlets, wake })
+        Arc::new(Self {
+            store,
+            committer,
+            clock,
+            owner,
+            settings,
+            intakes,
+            outlets,
+            wake,
+            quarantining: Mutex::default(),
+        })
     }
 
     /// Largest body that is taken, in bytes (S11).
     pub fn max_body_bytes(&self) -> usize {
         self.settings.max_body_bytes
     }
+
+    /// The sources of an organization, by name, and how their signatures stand.
+    pub fn sources(&self, organization: &OrganizationId) -> Vec<(&Source, SourceState)> {
+        let ours = self.intakes.values().filter(|intake| intake.organization() == organization);
+        let mut sources: Vec<_> = ours.map(|intake| (&intake.source, intake.state())).collect();
+        sources.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        sources
+    }
 }
 
 /// A stand-in for an id that cannot be used as it is: `sha256:` and the hash in hexadecimal.
 fn hash_id(bytes: &[u8]) -> String {
-    format!("sha256:{}", HEXLOWER.encode(digest::digest(&digest::SHA256, bytes).as_ref()))
+    format!("{HASH_PREFIX}{}", HEXLOWER.encode(&hash(bytes)))
+}
+
+/// SHA-256.
+fn hash(bytes: &[u8]) -> BodyHash {
+    let mut hash = BodyHash::default();
+    hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    hash
 }

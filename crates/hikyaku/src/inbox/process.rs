@@ -56,6 +56,10 @@ impl Outlet {
         &self.route.name
     }
 
+    pub(super) fn organization(&self) -> &OrganizationId {
+        &self.organization
+    }
+
     /// Whether it matters to this route what took effect on a row's key before.
     fn remembers(&self, row_key: &str) -> bool {
         !row_key.is_empty() && (self.route.order == Order::Latest || self.route.once == Once::Key)
@@ -96,7 +100,10 @@ impl Drop for Slot {
 struct Progress {
     applied: Option<Version>,
     ended: Vec<EndedRow>,
+    /// The row that the lane waits with.
     retry: Option<RetryRow>,
+    /// Whether it waits because it was not its turn, and not because it failed.
+    postponed: bool,
 }
 
 impl Inbox {
@@ -191,7 +198,7 @@ impl Inbox {
 
     /// Works a lane off, row by row, and writes what came of it.
     async fn work(&self, outlet: &Outlet, lane: ClaimedLane, last_start: Timestamp, stop: &CancellationToken) {
-        let mut progress = Progress { applied: lane.applied, ended: Vec::new(), retry: None };
+        let mut progress = Progress { applied: lane.applied, ended: Vec::new(), retry: None, postponed: false };
         let remembers = lane.rows.first().is_some_and(|row| outlet.remembers(&row.key));
         for row in lane.rows {
             // The first row is always begun: the lease is fresh, and a lane must get on.
@@ -213,7 +220,7 @@ impl Inbox {
             at: self.clock.now(),
             now: self.clock.schedule(),
         };
-        self.finish(finish).await;
+        self.finish(finish, if progress.postponed { "postponed" } else { "failed" }).await;
     }
 
     /// Lets one row take effect, or ends it without, or says when to try again.
@@ -226,7 +233,7 @@ impl Inbox {
         match ended {
             Ok((state, detail)) => {
                 if state == EffectState::Dead {
-                    tracing::error!(route, delivery, detail, "an inbox row is dead");
+                    tracing::error!(route, delivery, detail = first_line(&detail), "an inbox row is dead");
                 }
                 if state == EffectState::Done {
                     progress.applied = progress.applied.take().max(Some(row.version.clone()));
@@ -234,8 +241,13 @@ impl Inbox {
                 progress.ended.push(EndedRow { delivery, state, detail });
             }
             Err(retry) => {
-                let RetryRow { failures, error, .. } = &retry;
-                tracing::warn!(route, delivery, failures, error, "an effect failed; it is tried again");
+                let (failures, error) = (retry.failures, first_line(&retry.error));
+                progress.postponed = failures == row.failures;
+                if progress.postponed {
+                    tracing::debug!(route, delivery, reason = error, "an effect waits for its turn");
+                } else {
+                    tracing::warn!(route, delivery, failures, error, "an effect failed; it is tried again");
+                }
                 progress.retry = Some(retry);
             }
         }
@@ -247,6 +259,11 @@ impl Inbox {
             Effect::Done(detail) => Ok((EffectState::Done, detail)),
             Effect::Stale(detail) => Ok((EffectState::Stale, detail)),
             Effect::Refused(detail) => Ok((EffectState::Dead, detail)),
+            Effect::Later { pause, reason } => {
+                let now = self.clock.schedule();
+                let due_at = now.checked_add(pause.min(MAX_RETRY_AFTER)).unwrap_or(now);
+                Err(RetryRow { delivery: row.delivery.clone(), failures: row.failures, error: reason, due_at })
+            }
             Effect::Failed { error, retry_after } => {
                 let failures = row.failures.saturating_add(1);
                 match self.retry_at(row, failures, retry_after) {
@@ -277,14 +294,14 @@ impl Inbox {
         Some(planned.max(asked))
     }
 
-    /// Writes the end of a lane's work under its lease. If the store never takes it, the lease ends and the rows are
+    /// Writes the end of a lane's work under its lease; `waits` is how the row is counted that waits. If the store never takes it, the lease ends and the rows are
     /// worked off again, with the same delivery ids. Every error is tried again: it may be of another write in the same
     /// commit.
-    async fn finish(&self, finish: FinishLane) {
+    async fn finish(&self, finish: FinishLane, waits: &'static str) {
         let mut pause = FINISH_PAUSE;
         for try_number in 1..=FINISH_TRIES {
             match self.committer.finish_lane(finish.clone()).await {
-                Ok(FinishOutcome::Applied { .. }) => return count(&finish),
+                Ok(FinishOutcome::Applied { .. }) => return count(&finish, waits),
                 Ok(FinishOutcome::LeaseLost) => {
                     return tracing::warn!(
                         route = finish.key.route,
@@ -313,15 +330,22 @@ fn effect_span(lane: &LaneKey, row: &WorkRow, now: Timestamp) -> trace::Span {
 
 fn end_span(mut span: trace::Span, progress: &Progress) {
     match (&progress.retry, progress.ended.last()) {
-        (Some(retry), _) => span.fail(&retry.error),
+        (Some(_), _) if progress.postponed => {}
+        (Some(retry), _) => span.fail(first_line(&retry.error)),
         (None, Some(ended)) => span.tell("hikyaku.effect.state", ended.state.as_str()),
         (None, None) => {}
     }
     span.end();
 }
 
-fn count(finish: &FinishLane) {
-    let states = finish.ended.iter().map(|row| row.state.as_str()).chain(finish.retry.iter().map(|_| "failed"));
+/// The part of an explanation that may stand in the log; what follows may quote what a program or a server said (S19).
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// `waits` says of a row that waits whether it failed.
+fn count(finish: &FinishLane, waits: &'static str) {
+    let states = finish.ended.iter().map(|row| row.state.as_str()).chain(finish.retry.iter().map(|_| waits));
     for state in states {
         metrics::effect(&finish.key.route, state);
     }

@@ -5,33 +5,37 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use hikyaku_core::envelope::Envelope;
 use hikyaku_core::event::EventPattern;
-use hikyaku_core::ids::{MAX_ID_BYTES, OrganizationId};
+use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::json;
 use hikyaku_core::ordering::Version;
-use hikyaku_core::signature::receiptroller::{DELIVERY_HEADER, InvalidSignature, SIGNATURE_HEADER, verify};
+use hikyaku_core::provider::{Contradiction, Envelope, Headers, Refusal, Verifier};
 use jiff::Timestamp;
+use tokio::time::timeout;
 
-use super::{Inbox, Route, Source, hash_id, metrics};
+use super::refusals::{Refusals, Refused, SourceState};
+use super::{HASH_PREFIX, Inbox, Route, Source, hash_id, metrics};
 use crate::clock::Clock;
-use crate::store::{NewRow, RecordOutcome, StoreError};
+use crate::store::{InboxRowDetail, InboxRowView, NewRow, RecordOutcome, StoreError};
 use crate::trace;
 
-/// A provider that got nothing but refusals for this long switches the webhook off (R8, R10).
-const PROVIDER_GIVES_UP_AFTER: Duration = Duration::from_secs(71 * 60);
-/// Refused signatures of one source are counted always, but logged no more often than this: anyone can cause them.
-const REFUSAL_LOG_PAUSE: Duration = Duration::from_secs(60);
+/// How long a delivery may wait for its commit: the provider waits 10 seconds for its answer (R4), and has to hear before
+/// that that it must come again.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What became of a delivery that came in. A store that cannot take it is an error instead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
     /// It is stored, whatever is in it (T6). Answer 200.
     Stored,
     /// Its id was stored before (C6, C12). Answer 200.
     Duplicate,
+    /// Its signature is not one of this source, and it is kept aside until somebody has decided about it (T2). Answer 200.
+    Quarantined,
+    /// It is no delivery: the provider only asks whether somebody is there. Answer 200 with this text, its challenge.
+    Challenge(String),
     /// Its signature is not one of this source (C11). Answer 401.
-    Unauthorized(InvalidSignature),
+    Unauthorized(Refusal),
     /// There is no such source. Answer 404.
     UnknownSource,
 }
@@ -50,16 +54,19 @@ impl Inbox {
             metrics::answered("", "unknownSource");
             return Ok(Received::UnknownSource);
         };
-        let signature = headers.get(SIGNATURE_HEADER).map(|value| value.as_bytes());
-        if let Err(reason) = verify(&intake.source.secrets, signature, &body) {
-            intake.refused(reason, self.clock.now());
-            metrics::answered(source, "unauthorized");
-            return Ok(Received::Unauthorized(reason));
+        let fields = fields(headers);
+        let now = self.clock.now();
+        if let Err(reason) = intake.verify(&fields, &body, now) {
+            return self.refuse(intake, reason, headers, body).await;
         }
-        intake.accepted();
-        let row = intake.row(headers, body, &*self.clock);
+        intake.accepted(now);
+        if let Some(challenge) = intake.verifier.challenge(&body) {
+            metrics::answered(source, "challenge");
+            return Ok(Received::Challenge(challenge));
+        }
+        let row = intake.row(&fields, body, &*self.clock);
         let span = receive_span(&row, headers);
-        match self.committer.record(row).await.inspect_err(|_| metrics::answered(source, "storeError"))? {
+        match self.record(row).await.inspect_err(|_| metrics::answered(source, "storeError"))? {
             RecordOutcome::Stored => {
                 metrics::answered(source, "stored");
                 span.end();
@@ -70,6 +77,17 @@ impl Inbox {
                 metrics::answered(source, "duplicate");
                 Ok(Received::Duplicate)
             }
+        }
+    }
+}
+
+impl Inbox {
+    /// Stores a row, or says in time that it may not be stored. What was handed over is written all the same, and is a
+    /// duplicate when it comes again.
+    async fn record(&self, row: NewRow) -> Result<RecordOutcome, StoreError> {
+        match timeout(RECORD_TIMEOUT, self.committer.record(row)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(StoreError::Unavailable(format!("no commit within {RECORD_TIMEOUT:?}"))),
         }
     }
 }
@@ -89,34 +107,16 @@ fn receive_span(row: &NewRow, headers: &HeaderMap) -> trace::Span {
 
 /// A source with the routes that take from it.
 pub(super) struct Intake {
-    source: Source,
+    pub(super) source: Source,
+    verifier: Verifier,
     routes: Vec<(String, Vec<EventPattern>)>,
     refusals: Mutex<Refusals>,
 }
 
-/// The refused signatures since the last good one.
-#[derive(Debug, Default)]
-pub(super) struct Refusals {
-    since: Option<Timestamp>,
-    logged: Option<Timestamp>,
-}
-
-impl Refusals {
-    /// Takes note of one more; since when there was nothing else, if it is time to say so again.
-    pub(super) fn add(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let since = *self.since.get_or_insert(now);
-        let lately = |at: Timestamp| now.duration_since(at).unsigned_abs() < REFUSAL_LOG_PAUSE;
-        if self.logged.is_some_and(lately) {
-            return None;
-        }
-        self.logged = Some(now);
-        Some(since)
-    }
-}
-
 impl Intake {
     pub(super) fn new(source: Source) -> Self {
-        Self { source, routes: Vec::new(), refusals: Mutex::default() }
+        let verifier = Verifier::new(source.profile.clone(), &source.secrets);
+        Self { source, verifier, routes: Vec::new(), refusals: Mutex::default() }
     }
 
     pub(super) fn add_route(&mut self, route: &Route) {
@@ -127,16 +127,18 @@ impl Intake {
         &self.source.organization
     }
 
+    /// Whether a delivery that came at this time is signed with a secret of this source (C11).
+    pub(super) fn verify(&self, headers: &Headers<'_>, body: &[u8], at: Timestamp) -> Result<(), Refusal> {
+        self.verifier.verify(headers, body, at).map(|_| ())
+    }
+
     /// Reads a signed body as far as it can be read, and says which routes take it.
-    fn row(&self, headers: &HeaderMap, body: Bytes, clock: &dyn Clock) -> NewRow {
-        let envelope = Envelope::read(&body);
-        let header = headers.get(DELIVERY_HEADER).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
-        let header = header.filter(|id| is_usable(id));
-        let contradicted = contradicts(header, envelope.id.as_deref());
-        let delivery = delivery_id(header, envelope.id.as_deref(), contradicted, &body);
+    pub(super) fn row(&self, headers: &Headers<'_>, body: Bytes, clock: &dyn Clock) -> NewRow {
+        let envelope = self.verifier.read(headers, &body);
+        let delivery = delivery_id(&envelope, &body);
         let event_type = envelope.event_type.clone().unwrap_or_default();
         let received_at = clock.now();
-        let park_reason = self.park_reason(header.filter(|_| contradicted), &envelope, &event_type, &body);
+        let park_reason = self.park_reason(&envelope, &event_type, &body);
         NewRow {
             organization: self.source.organization.clone(),
             provider: self.source.provider.clone(),
@@ -153,46 +155,74 @@ impl Intake {
         }
     }
 
+    /// Which routes take a parked row by now, or why it stays parked. Whether its header contradicted its body shows in its
+    /// id, which is then a hash of both.
+    pub(super) fn routes_again(&self, row: &InboxRowDetail) -> (Vec<String>, String) {
+        let InboxRowDetail { row: InboxRowView { delivery, event_type, reason, .. }, body, .. } = row;
+        let is_copy = delivery.starts_with(HASH_PREFIX) && *delivery != hash_id(body);
+        let routes = self.routes_for(event_type);
+        if is_copy || !is_object(body) {
+            return (Vec::new(), reason.clone());
+        }
+        let reason = if routes.is_empty() { no_route(event_type) } else { String::new() };
+        (routes, reason)
+    }
+
     fn routes_for(&self, event_type: &str) -> Vec<String> {
         let takes = |patterns: &[EventPattern]| patterns.iter().any(|pattern| pattern.matches(event_type));
         self.routes.iter().filter(|(_, patterns)| takes(patterns)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Why nothing may be done with a signed body (T6); empty if something may.
-    fn park_reason(&self, contradicting: Option<&str>, envelope: &Envelope, event_type: &str, body: &[u8]) -> String {
+    fn park_reason(&self, envelope: &Envelope, event_type: &str, body: &[u8]) -> String {
         if !envelope.is_json {
             return "the body is not JSON".to_owned();
         }
-        if !json::pointer(body, "").is_some_and(|value| value.get().starts_with('{')) {
+        if !is_object(body) {
             return "the body is JSON, but no object".to_owned();
         }
-        if let Some(header) = contradicting {
-            let signed = envelope.id.as_deref().unwrap_or_default();
+        if let Some(Contradiction { header, unsigned, signed }) = &envelope.contradiction {
             return format!(
-                "the {DELIVERY_HEADER} header {header:.80?}, which is not signed, differs from the signed id \
-                 {signed:.80?}: possibly somebody else's copy of that delivery"
+                "the {header} header {unsigned:.80?}, which is not signed, differs from the signed id {signed:.80?}: \
+                 possibly somebody else's copy of that delivery"
             );
         }
         if self.routes_for(event_type).is_empty() {
-            return format!("no route of the source takes the event type {event_type:?}");
+            return no_route(event_type);
         }
         String::new()
     }
 
-    fn accepted(&self) {
-        *self.refusals() = Refusals::default();
+    /// Notes that a signature has verified.
+    fn accepted(&self, now: Timestamp) {
+        if self.refusals().good(now) {
+            metrics::switched_off_at(&self.source.name, None);
+        }
     }
 
-    /// Counts a refused signature, and warns while there is time to act: a wrong secret costs the webhook (T2).
-    fn refused(&self, reason: InvalidSignature, now: Timestamp) {
+    /// How the source's signatures stand.
+    pub(super) fn state(&self) -> SourceState {
+        self.refusals().state()
+    }
+
+    /// Notes that a signature has not verified, and warns while there is time to act: a wrong secret costs the webhook (T2).
+    pub(super) fn refused(&self, reason: &Refusal, became: Refused, now: Timestamp) {
         metrics::signature_failed(&self.source.name);
-        let Some(since) = self.refusals().add(now) else { return };
-        let off_at = since.checked_add(PROVIDER_GIVES_UP_AFTER).unwrap_or(Timestamp::MAX);
-        tracing::warn!(
-            source = self.source.name, %reason, refused_since = %since, switched_off_at = %off_at,
-            "refused a signature; if the provider itself sent this, its secret is not among the source's `secrets`, \
-             and it will switch the webhook off"
-        );
+        let body = became.comes_again().filter(|_| self.source.switches_off());
+        let (state, is_told) = {
+            let mut refusals = self.refusals();
+            refusals.add(now, reason.clone(), body);
+            (refusals.state(), refusals.is_to_be_logged(became, now))
+        };
+        metrics::switched_off_at(&self.source.name, state.switched_off_at);
+        if is_told {
+            let since = state.refused_since.map(tracing::field::display);
+            let off_at = state.switched_off_at.map(tracing::field::display);
+            tracing::warn!(
+                source = self.source.name, %reason, refused_since = since, switched_off_at = off_at,
+                "{}; if the provider itself sent this, its secret is not among the source's `secrets`", became.words()
+            );
+        }
     }
 
     fn refusals(&self) -> MutexGuard<'_, Refusals> {
@@ -200,24 +230,27 @@ impl Intake {
     }
 }
 
-/// Whether the header, which is not signed, names another delivery than the signed body. R21 makes the two equal, so
-/// whoever sends another one may have copied the body.
-fn contradicts(header: Option<&str>, signed: Option<&str>) -> bool {
-    header.zip(signed).is_some_and(|(header, signed)| header != signed)
+/// A delivery's headers, as the rules read them.
+pub(super) fn fields(headers: &HeaderMap) -> Headers<'_> {
+    headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
-/// The provider's id of a delivery (C5): the header's, else the signed body's, else one made of the body.
+fn is_object(body: &[u8]) -> bool {
+    json::pointer(body, "").is_some_and(|value| value.get().starts_with('{'))
+}
+
+fn no_route(event_type: &str) -> String {
+    format!("no route of the source takes the event type {event_type:?}")
+}
+
+/// The id of a delivery (C5): the provider's, else one made of the body.
 ///
-/// One whose header contradicts its body gets an id of its own, made of both: under the header's id it could take the
-/// place of a delivery that is still to come, which would then look like a duplicate.
-fn delivery_id(header: Option<&str>, signed: Option<&str>, contradicted: bool, body: &[u8]) -> String {
-    if contradicted {
-        return hash_id(&[header.unwrap_or_default().as_bytes(), b"\n", body].concat());
+/// One that contradicts itself gets an id of its own, made of both: under the header's id it could take the place of a
+/// delivery that is still to come, which would then look like a duplicate.
+fn delivery_id(envelope: &Envelope, body: &[u8]) -> String {
+    match (&envelope.contradiction, &envelope.id) {
+        (Some(Contradiction { unsigned, .. }), _) => hash_id(&[unsigned.as_bytes(), b"\n", body].concat()),
+        (None, Some(id)) => id.clone(),
+        (None, None) => hash_id(body),
     }
-    header.or(signed.filter(|id| is_usable(id))).map_or_else(|| hash_id(body), str::to_owned)
-}
-
-/// Whether a text that somebody sent can be kept as an id.
-fn is_usable(id: &str) -> bool {
-    !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.chars().any(char::is_control)
 }

@@ -16,6 +16,7 @@ use tokio::time::{Sleep, timeout};
 use url::{Host, Position, Url};
 
 use super::connector::{Connection, Connector, Target};
+use super::dial::Tcp;
 use super::failure::Failure;
 use super::pool::Pool;
 use super::resolve::Resolve;
@@ -53,8 +54,15 @@ impl Client {
         extra_roots: &[CertificateDer<'static>],
     ) -> Result<Self, TlsError> {
         let tls = tls::connector(extra_roots, !policy.allow_http)?;
-        let connector = Connector { policy, resolver, tls };
+        let connector = Connector { policy, resolver, dial: Arc::new(Tcp), tls };
         Ok(Self { connector, pool: Pool::start(clock.clone()), clock })
+    }
+
+    /// The same client over another network.
+    #[cfg(test)]
+    pub(crate) fn over(mut self, network: Arc<dyn super::dial::Dial>) -> Self {
+        self.connector.dial = network;
+        self
     }
 
     /// Whether a URL may be registered: refuses what every attempt would refuse (S1-S7). A name that cannot be

@@ -13,12 +13,13 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Url};
 
+use super::dial::Dial;
 use super::failure::Failure;
+use super::listening::Listening;
 use super::resolve::Resolve;
 
 /// Most bytes of a response's status line and headers; also the connection's buffer.
@@ -59,6 +60,7 @@ impl Connection {
 pub(super) struct Connector {
     pub(super) policy: TargetPolicy,
     pub(super) resolver: Arc<dyn Resolve>,
+    pub(super) dial: Arc<dyn Dial>,
     pub(super) tls: TlsConnector,
 }
 
@@ -92,12 +94,36 @@ impl Connector {
 
     /// Opens a connection to one of the target's addresses.
     pub(super) async fn connect(&self, target: &Target) -> Result<Connection, Failure> {
-        let (stream, peer) = open(target).await?;
+        let (stream, peer) = self.open(target).await?;
         let Some(name) = target.tls_name.clone() else {
             return speak_http(stream, target, peer).await;
         };
         let stream = self.tls.connect(name, stream).await.map_err(|error| Failure::handshake(&target.host, &error))?;
         speak_http(stream, target, peer).await
+    }
+
+    /// Tries the addresses in turn. The failure told is the last that is not our own shortage, if there is one.
+    async fn open(&self, target: &Target) -> Result<(Listening, IpAddr), Failure> {
+        let mut failure: Option<Failure> = None;
+        for (left, address) in (0..target.addresses.len()).rev().zip(&target.addresses) {
+            match self.open_one(SocketAddr::new(*address, target.port), left > 0).await {
+                Ok(stream) => return Ok((stream, *address)),
+                Err(next) if next.kind == FailureKind::Local && failure.is_some() => {}
+                Err(next) => failure = Some(next),
+            }
+        }
+        Err(failure.unwrap_or_else(|| Failure::resolve(&target.host, &super::ResolveError::NoAddress)))
+    }
+
+    async fn open_one(&self, peer: SocketAddr, others_left: bool) -> Result<Listening, Failure> {
+        let dialing = self.dial.dial(peer);
+        let dialed = if others_left {
+            let timed = tokio::time::timeout(MAX_CONNECT_WITH_OTHERS_LEFT, dialing).await;
+            timed.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+        } else {
+            dialing.await
+        };
+        dialed.map(Listening).map_err(|error| Failure::connect(peer, &error))
     }
 }
 
@@ -108,33 +134,6 @@ fn tls_name(host: Option<Host<&str>>, shown: &str) -> Result<ServerName<'static>
         _ => ServerName::try_from(shown.to_owned())
             .map_err(|_| Failure::new(FailureKind::Tls, format_args!("no certificate can be for the name {shown}"))),
     }
-}
-
-/// Tries the addresses in turn. The failure told is the last that is not our own shortage, if there is one.
-async fn open(target: &Target) -> Result<(TcpStream, IpAddr), Failure> {
-    let mut failure: Option<Failure> = None;
-    for (left, address) in (0..target.addresses.len()).rev().zip(&target.addresses) {
-        match open_one(SocketAddr::new(*address, target.port), left > 0).await {
-            Ok(stream) => return Ok((stream, *address)),
-            Err(next) if next.kind == FailureKind::Local && failure.is_some() => {}
-            Err(next) => failure = Some(next),
-        }
-    }
-    Err(failure.unwrap_or_else(|| Failure::resolve(&target.host, &super::ResolveError::NoAddress)))
-}
-
-async fn open_one(peer: SocketAddr, others_left: bool) -> Result<TcpStream, Failure> {
-    let connecting = TcpStream::connect(peer);
-    let connected = if others_left {
-        let timed = tokio::time::timeout(MAX_CONNECT_WITH_OTHERS_LEFT, connecting).await;
-        timed.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-    } else {
-        connecting.await
-    };
-    let stream = connected.map_err(|error| Failure::connect(peer, &error))?;
-    // The whole request is written at once; waiting to fill packets would only delay it.
-    stream.set_nodelay(true).map_err(|error| Failure::connect(peer, &error))?;
-    Ok(stream)
 }
 
 /// Starts HTTP/1.1 on a stream that leads to `peer`.

@@ -4,11 +4,13 @@
 
 mod client;
 mod connector;
+mod dial;
 mod failure;
+mod listening;
 mod pool;
 mod resolve;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tls;
 
 use std::time::Duration;
@@ -22,6 +24,7 @@ use url::Url;
 pub use client::Client;
 pub use resolve::{Resolve, ResolveError, SystemResolver};
 pub use tls::TlsError;
+pub(crate) use tls::tls_settings;
 
 /// Most bytes of a response body that are read (S9).
 pub const MAX_RESPONSE_BODY_BYTES: usize = 16 * 1024;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hickory_resolver::config::{LookupIpStrategy, ResolverConfig};
+use hickory_resolver::config::{LookupIpStrategy, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::{NetError, runtime::TokioRuntimeProvider};
 use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, RecordType};
@@ -62,10 +62,7 @@ impl SystemResolver {
                 (TokioResolver::builder_with_config(empty, TokioRuntimeProvider::default()), Some(reason))
             }
         };
-        let options = builder.options_mut();
-        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        options.positive_max_ttl = Some(MAX_POSITIVE_TTL);
-        options.negative_max_ttl = Some(MAX_NEGATIVE_TTL);
+        set(builder.options_mut());
         let hosts = Hosts::from_system().unwrap_or_default();
         Ok(Self { hosts, servers: builder.build()?, without_servers })
     }
@@ -85,6 +82,13 @@ impl SystemResolver {
             (error, None) => ResolveError::NoAnswer(error.to_string()),
         }
     }
+}
+
+/// What we want to be different from the library's defaults.
+fn set(options: &mut ResolverOpts) {
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    options.positive_max_ttl = Some(MAX_POSITIVE_TTL);
+    options.negative_max_ttl = Some(MAX_NEGATIVE_TTL);
 }
 
 impl fmt::Debug for SystemResolver {
@@ -113,41 +117,4 @@ impl Resolve for SystemResolver {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn resolver(hosts: &str) -> SystemResolver {
-        let mut resolver = SystemResolver::new().unwrap();
-        resolver.hosts = Hosts::default();
-        resolver.hosts.read_hosts_conf(hosts.as_bytes()).unwrap();
-        resolver
-    }
-
-    #[tokio::test]
-    async fn the_hosts_file_comes_first_and_is_enough() {
-        let resolver = resolver("127.0.0.1 shop.example shop\n::1 shop.example\n10.0.0.7 four.example\n");
-        let all = resolver.resolve("shop.example").await.unwrap();
-        assert_eq!(all, ["127.0.0.1".parse::<IpAddr>().unwrap(), "::1".parse().unwrap()]);
-        assert_eq!(resolver.resolve("four.example").await.unwrap(), ["10.0.0.7".parse::<IpAddr>().unwrap()]);
-    }
-
-    #[tokio::test]
-    async fn without_name_servers_a_lookup_says_so_and_blames_this_machine() {
-        let mut resolver = resolver("");
-        let empty = TokioResolver::builder_with_config(ResolverConfig::default(), TokioRuntimeProvider::default());
-        resolver.servers = empty.build().unwrap();
-        resolver.without_servers = Some("/etc/resolv.conf: not there".to_owned());
-        let error = resolver.resolve("shop.example").await.unwrap_err();
-        assert_eq!(error, ResolveError::Local("/etc/resolv.conf: not there".to_owned()));
-        let localhost = resolver.resolve("localhost").await.unwrap();
-        assert!(!localhost.is_empty() && localhost.iter().all(IpAddr::is_loopback), "{localhost:?}");
-    }
-
-    #[tokio::test]
-    async fn case17_neither_answer_is_kept_for_long() {
-        let resolver = SystemResolver::new().unwrap();
-        let options = resolver.servers.options();
-        assert!(options.negative_max_ttl.unwrap() <= Duration::from_secs(5));
-        assert!(options.positive_max_ttl.unwrap() <= Duration::from_secs(60));
-    }
-}
+mod tests;

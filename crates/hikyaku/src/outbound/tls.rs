@@ -21,6 +21,14 @@ pub enum TlsError {
     Setup(rustls::Error),
 }
 
+/// TLS for a protocol of its own: it trusts the machine's authorities and names no protocol.
+///
+/// # Errors
+/// Without any authority to trust.
+pub(crate) fn tls_settings() -> Result<ClientConfig, TlsError> {
+    settings(roots(&[])?)
+}
+
 /// TLS that trusts the machine's authorities and `extra_roots`. Without any of them it is an error, unless TLS is not
 /// `required`: then every handshake will fail, and a warning says so.
 pub(super) fn connector(extra_roots: &[CertificateDer<'static>], required: bool) -> Result<TlsConnector, TlsError> {
@@ -31,14 +39,15 @@ pub(super) fn connector(extra_roots: &[CertificateDer<'static>], required: bool)
         }
         roots => roots?,
     };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Setup)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config = settings(roots)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn settings(roots: RootCertStore) -> Result<ClientConfig, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(builder.map_err(TlsError::Setup)?.with_root_certificates(roots).with_no_client_auth())
 }
 
 fn roots(extra: &[CertificateDer<'static>]) -> Result<RootCertStore, TlsError> {

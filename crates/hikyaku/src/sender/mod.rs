@@ -9,6 +9,7 @@ mod metrics;
 mod notice;
 mod rate;
 mod recover;
+mod remove;
 mod request;
 mod run;
 mod slots;

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::Sender;
-use super::slots::WebhookKey;
+use super::slots::{Offer, WebhookKey};
 use crate::clock;
 use crate::store::{DeliveryClaim, StoreError};
 
@@ -73,7 +73,7 @@ impl Sender {
     /// Delivers what is due until `stop` is cancelled, then waits for the attempts and publishes under way. What has
     /// not been attempted by then stays due for the next start; the caller bounds the wait.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        tokio::join!(self.deliver(&stop), self.work_recoveries_off(&stop));
+        tokio::join!(self.deliver(&stop), self.work_recoveries_off(&stop), self.work_removals_off(&stop));
         self.slots.close();
         self.tasks.close();
         self.tasks.wait().await;
@@ -104,9 +104,9 @@ impl Sender {
         // Before the claim reads: a retry that is written while it runs must not be forgotten.
         self.agenda.with(|due| *due = None);
         let Some(claim) = self.slots.begin_claim() else { return Ok(false) };
-        let (slots_each, slots, limit) = claim.offer();
+        let Offer { each: slots_each, most_each, listed: slots, limit } = claim.offer();
         let (now, at, lease, after_last) = (self.clock.schedule(), self.clock.now(), self.lease(), after.take());
-        let wanted = DeliveryClaim { lease, now, at, slots_each, slots, limit, after: after_last };
+        let wanted = DeliveryClaim { lease, now, at, slots_each, most_each, slots, limit, after: after_last };
         let claimed = self.store.claim_deliveries(wanted).await?;
         for delivery in claimed.deliveries {
             let permit = claim.take(&delivery.webhook);

@@ -6,6 +6,9 @@
 //! half to publishes while it runs. A webhook with a backlog in the store is filled by claims alone, so that its newest
 //! events do not starve its oldest.
 //!
+//! While fewer than half of all slots are free, every webhook's cap shrinks with them (see [`Pool::share`]): however many
+//! webhooks hang, some slots stay free for the others.
+//!
 //! A webhook's own cap and rate are known here while it has anything under way or its bucket is not full; of all others
 //! the store itself takes [`Settings::claim_share`].
 
@@ -53,6 +56,30 @@ struct State {
     stopped: bool,
 }
 
+/// The slots in all.
+#[derive(Debug, Clone, Copy)]
+struct Pool {
+    free: u32,
+    in_all: u32,
+}
+
+impl Pool {
+    /// Whether fewer than half of the slots are free.
+    fn is_scarce(self) -> bool {
+        self.free < self.in_all.div_ceil(2)
+    }
+
+    /// What a webhook's cap comes to: all of it, but in proportion less where slots are scarce, and never nothing while
+    /// one is free. Those that hold many slots reach it first, and leave what remains to those that hold few.
+    fn share(self, cap: u32) -> u32 {
+        if !self.is_scarce() {
+            return cap;
+        }
+        let share = (u64::from(cap) * u64::from(self.free)).div_ceil(u64::from(self.in_all.div_ceil(2)));
+        u32::try_from(share).unwrap_or(cap)
+    }
+}
+
 #[derive(Debug)]
 struct Known {
     /// Requests that may be under way.
@@ -82,8 +109,8 @@ impl Known {
         self.bucket.map_or(u32::MAX, |bucket| bucket.tokens(now))
     }
 
-    fn free(&self, now: Timestamp) -> u32 {
-        self.cap.saturating_sub(self.used).min(self.tokens(now))
+    fn free(&self, pool: Pool, now: Timestamp) -> u32 {
+        pool.share(self.cap).saturating_sub(self.used).min(self.tokens(now))
     }
 
     /// Whether nothing would be lost by forgetting it.
@@ -95,13 +122,16 @@ impl Known {
 #[derive(Debug)]
 struct Promise {
     each: u32,
+    /// The most of a webhook that is not listed, whatever it has set.
+    most_each: u32,
     listed: HashMap<Arc<WebhookKey>, u32>,
     limit: u32,
 }
 
 impl Promise {
     fn of(&self, webhook: &WebhookKey, settings: &Settings) -> u32 {
-        self.listed.get(webhook).copied().unwrap_or_else(|| settings.claim_share(self.each))
+        let unlisted = || settings.claim_share(self.each).min(self.most_each);
+        self.listed.get(webhook).copied().unwrap_or_else(unlisted)
     }
 }
 
@@ -126,8 +156,8 @@ impl State {
     }
 
     /// Half of what is free; all of it where only claims fill it.
-    fn promised(&self, webhook: &WebhookKey, known: &Known, now: Timestamp) -> u32 {
-        let free = known.free(now);
+    fn promised(&self, webhook: &WebhookKey, known: &Known, pool: Pool, now: Timestamp) -> u32 {
+        let free = known.free(pool, now);
         if self.backlog.contains(webhook) { free } else { free.div_ceil(2) }
     }
 }
@@ -152,8 +182,9 @@ impl Slots {
         }
         let promise = state.promise.as_ref();
         let (promised, limit) = promise.map_or((0, 0), |promise| (promise.of(&key, &webhook.settings), promise.limit));
-        let free_in_all = self.in_all.saturating_sub(state.used_in_all + limit);
-        let free = state.known(&key, &webhook.settings, self.per_webhook).free(self.clock.schedule());
+        let pool = self.pool(&state);
+        let free_in_all = pool.free.saturating_sub(limit);
+        let free = state.known(&key, &webhook.settings, self.per_webhook).free(pool, self.clock.schedule());
         let free = free.saturating_sub(promised).min(free_in_all).min(wanted);
         (0..free).map(|_| self.permit(&mut state, &key, &webhook.settings)).collect()
     }
@@ -163,16 +194,23 @@ impl Slots {
     pub(super) fn begin_claim(self: &Arc<Self>) -> Option<Claim> {
         let now = self.clock.schedule();
         let mut state = self.lock();
-        let limit = self.in_all.saturating_sub(state.used_in_all).div_ceil(2).min(MAX_CLAIMED);
+        let pool = self.pool(&state);
+        let limit = pool.free.div_ceil(2).min(MAX_CLAIMED);
         if limit == 0 {
             state.stopped = true;
             return None;
         }
         state.forget_idle(now);
-        let listed = state.known.iter().map(|(key, known)| (Arc::clone(key), state.promised(key, known, now)));
+        let listed = state.known.iter().map(|(key, known)| (Arc::clone(key), state.promised(key, known, pool, now)));
         let listed = listed.collect();
-        state.promise = Some(Promise { each: self.per_webhook.div_ceil(2), listed, limit });
+        let each = pool.share(self.per_webhook).div_ceil(2);
+        let most_each = if pool.is_scarce() { each } else { u32::MAX };
+        state.promise = Some(Promise { each, most_each, listed, limit });
         Some(Claim(Arc::clone(self)))
+    }
+
+    fn pool(&self, state: &State) -> Pool {
+        Pool { free: self.in_all.saturating_sub(state.used_in_all), in_all: self.in_all }
     }
 
     fn permit(self: &Arc<Self>, state: &mut State, key: &Arc<WebhookKey>, settings: &Settings) -> Permit {
@@ -205,6 +243,19 @@ fn key(webhook: &Webhook) -> WebhookKey {
 #[derive(Debug)]
 pub(super) struct Claim(Arc<Slots>);
 
+/// What a claim may take.
+#[derive(Debug, Default)]
+pub(super) struct Offer {
+    /// Of a webhook that is not listed and has nothing set.
+    pub(super) each: u32,
+    /// Of one that is not listed and has.
+    pub(super) most_each: u32,
+    /// Of the listed ones.
+    pub(super) listed: HashMap<WebhookKey, u32>,
+    /// In all.
+    pub(super) limit: u32,
+}
+
 /// When to claim again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Again {
@@ -215,12 +266,12 @@ pub(super) struct Again {
 }
 
 impl Claim {
-    /// What may be taken: of a webhook that is not listed and has nothing set, of the listed ones, and in all.
-    pub(super) fn offer(&self) -> (u32, HashMap<WebhookKey, u32>, u32) {
+    /// What may be taken.
+    pub(super) fn offer(&self) -> Offer {
         let state = self.0.lock();
         state.promise.as_ref().map_or_else(Default::default, |promise| {
             let listed = promise.listed.iter().map(|(webhook, slots)| (WebhookKey::clone(webhook), *slots));
-            (promise.each, listed.collect(), promise.limit)
+            Offer { each: promise.each, most_each: promise.most_each, listed: listed.collect(), limit: promise.limit }
         })
     }
 
@@ -248,13 +299,13 @@ impl Claim {
         state.backlog.extend(saturated.into_iter().map(Arc::new));
         state.stopped = stopped;
         let Some(promise) = state.promise.take() else { return Again { at_once: false, later: None } };
-        let free_in_all = slots.in_all.saturating_sub(state.used_in_all);
+        let pool = slots.pool(&state);
         let backlog = state.backlog.iter().filter_map(|key| Some((key, state.known.get(key)?)));
-        let mut at_once = stopped && free_in_all > promise.limit;
+        let mut at_once = stopped && pool.free > promise.limit;
         let mut later = None;
         for (key, known) in backlog {
             let offered = promise.listed.get(key).copied().unwrap_or_default();
-            at_once |= free_in_all > 0 && known.free(now) > offered;
+            at_once |= pool.free > 0 && known.free(pool, now) > offered;
             let next = known.bucket.filter(|bucket| bucket.tokens(now) == 0).map(|bucket| bucket.next());
             later = later.into_iter().chain(next).min();
         }

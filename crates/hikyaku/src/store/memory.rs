@@ -3,12 +3,14 @@
 
 mod deliveries;
 mod inbox;
+mod interventions;
 mod retention;
 mod search;
 mod tokens;
 mod undelivered;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -19,9 +21,10 @@ use jiff::Timestamp;
 
 use super::{
     Backlog, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped, EventView,
-    Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, LaneClaim, LaneClaims, LogEntry, LogPosition,
-    LogQuery, MissedEvents, MissedQuery, NewRecovery, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep,
-    RecoveryStepped, ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
+    Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention, LaneClaim,
+    LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery, NewRecovery, QuarantineOutcome,
+    Quarantined, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store,
+    StoreError, TokenQuery, WebhookChange,
 };
 
 /// A store that keeps everything in memory. See the module's documentation.
@@ -30,6 +33,7 @@ pub struct MemoryStore {
     state: Mutex<State>,
     faults: Mutex<BTreeMap<Operation, VecDeque<Fault>>>,
     down: Mutex<BTreeSet<Operation>>,
+    hung: AtomicBool,
     calls: Mutex<BTreeMap<Operation, u64>>,
 }
 
@@ -50,6 +54,8 @@ pub enum Operation {
     Recover,
     /// Reading events, deliveries, logs, the inbox and the backlog.
     Read,
+    /// [`Store::intervene`] and [`Store::quarantine`].
+    Intervene,
     /// [`Store::drop_aged`].
     DropAged,
     /// All that has to do with API tokens.
@@ -60,7 +66,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Commit,
         Self::ChangeWebhook,
         Self::Webhooks,
@@ -68,6 +74,7 @@ impl Operation {
         Self::ClaimLanes,
         Self::Recover,
         Self::Read,
+        Self::Intervene,
         Self::DropAged,
         Self::Tokens,
         Self::Ping,
@@ -102,6 +109,11 @@ impl MemoryStore {
         } else {
             operations.remove(&operation);
         }
+    }
+
+    /// Lets commits never end from now on, as a disk that does not answer does.
+    pub fn hang_commits(&self) {
+        self.hung.store(true, Ordering::Release);
     }
 
     /// How often `operation` was called; for tests.
@@ -205,6 +217,9 @@ impl State {
 #[async_trait]
 impl Store for MemoryStore {
     async fn commit(&self, group: Group) -> Result<GroupOutcome, StoreError> {
+        if self.hung.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
         self.run(Operation::Commit, |state| state.commit(group))
     }
 
@@ -231,6 +246,11 @@ impl Store for MemoryStore {
     ) -> Result<bool, StoreError> {
         let key = (organization.clone(), id.clone());
         self.run(Operation::ChangeWebhook, |state| state.delete_webhook(&key))
+    }
+
+    async fn step_removals(&self, _max_rows: u32) -> Result<bool, StoreError> {
+        // Here nothing is ever left, however much there was.
+        Ok(false)
     }
 
     async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError> {
@@ -296,6 +316,15 @@ impl Store for MemoryStore {
         delivery: &str,
     ) -> Result<Option<InboxRowDetail>, StoreError> {
         self.run(Operation::Read, |state| state.inbox.detail(organization, provider, delivery))
+    }
+
+    async fn quarantine(&self, new: Quarantined) -> Result<QuarantineOutcome, StoreError> {
+        self.run(Operation::Intervene, |state| state.inbox.quarantine(new))
+    }
+
+    async fn intervene(&self, batch: Vec<Intervention>) -> Result<Vec<Intervened>, StoreError> {
+        let all = |state: &mut State| batch.into_iter().map(|asked| state.inbox.intervene(asked)).collect();
+        self.run(Operation::Intervene, all)
     }
 
     async fn create_token(&self, token: ApiToken) -> Result<(), StoreError> {

@@ -67,14 +67,19 @@ pub trait Store: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<Option<Webhook>, StoreError>;
 
-    /// Removes a webhook; its waiting and held deliveries end as cancelled with the reason `webhookDeleted`, in the same commit.
-    /// What it missed and its recoveries are forgotten. Its log stays until it ages. `false` where there is no such webhook.
+    /// Removes a webhook: nothing is claimed for it any more. Its waiting and held deliveries end as cancelled with the reason
+    /// `webhookDeleted`, and what it missed is forgotten: up to [`MAX_REMOVED_AT_ONCE`] of them in the same commit, and what
+    /// is left by [`Store::step_removals`]. Its recoveries are forgotten. Its log stays until it ages. `false` where there is
+    /// no such webhook.
     async fn delete_webhook(
         &self,
         organization: &OrganizationId,
         id: &WebhookId,
         at: Timestamp,
     ) -> Result<bool, StoreError>;
+
+    /// Cancels up to `max_rows` more of what was left of webhooks that were removed; `false` where nothing is left.
+    async fn step_removals(&self, max_rows: u32) -> Result<bool, StoreError>;
 
     /// An organization's webhooks, oldest first (by `created_at`, then id). May be answered from a cache that every
     /// change through this process renews before the change is answered.
@@ -134,6 +139,15 @@ pub trait Store: Send + Sync + 'static {
         provider: &str,
         delivery: &str,
     ) -> Result<Option<InboxRowDetail>, StoreError>;
+
+    /// Keeps a delivery aside whose signature did not verify (T2), within the bounds that it carries. What is not kept is
+    /// found out without a write.
+    async fn quarantine(&self, new: Quarantined) -> Result<QuarantineOutcome, StoreError>;
+
+    /// Does what a person wants done about inbox rows, all in one transaction; each has its answer at its own position.
+    /// Work under a lease stays as it is: a replay adds to it, and a discard of it is answered [`Intervened::UnderWay`].
+    /// A lease that has ended keeps nobody out: the discard takes it over, and a late finish is refused.
+    async fn intervene(&self, batch: Vec<Intervention>) -> Result<Vec<Intervened>, StoreError>;
 
     /// Keeps a new API token; an id or a hash that is taken is [`StoreError::Damaged`].
     async fn create_token(&self, token: ApiToken) -> Result<(), StoreError>;

@@ -1,5 +1,6 @@
 //! What goes into the store and what comes out of it.
 
+mod intervention;
 mod notice;
 mod recovery;
 mod retention;
@@ -19,6 +20,7 @@ use hikyaku_core::signature::Secret;
 use hikyaku_core::webhook::{Setting, Webhook, WebhookUrl};
 use jiff::Timestamp;
 
+pub use intervention::*;
 pub use notice::{FinishNotices, SwitchNotice};
 pub use recovery::*;
 pub use retention::*;
@@ -33,6 +35,9 @@ pub struct Lease {
     /// How long nobody else may act.
     pub duration: Duration,
 }
+
+/// Most rows that are cancelled in one commit when a webhook is removed: a few milliseconds of the store's time.
+pub const MAX_REMOVED_AT_ONCE: u32 = 500;
 
 /// How much longer a lease lasts than an attempt may: for the commit that takes it to be answered, and for the result
 /// to be written although the store is slow or away for a moment.
@@ -176,6 +181,8 @@ pub struct DeliveryClaim {
     /// Slots of a webhook that is not in `slots` and has no cap and no rate of its own; of one that has, its
     /// `Settings::claim_share`.
     pub slots_each: u32,
+    /// The most of a webhook that is not in `slots`, whatever it has set.
+    pub most_each: u32,
     /// Free slots of those webhooks that have some in use; may be 0.
     pub slots: HashMap<(OrganizationId, WebhookId), u32>,
     /// The most deliveries to take in all, at least 1.
@@ -189,8 +196,8 @@ pub struct DeliveryClaim {
 pub struct DeliveryClaims {
     /// The deliveries taken.
     pub deliveries: Vec<ClaimedDelivery>,
-    /// When the earliest delivery is due that is not due yet, by the schedule clock. Leased ones, those of this claim
-    /// included, count as due when their lease ends. A claim that stopped for its limit may not have looked at all.
+    /// When the earliest delivery is due, by the schedule clock, of the webhooks of which nothing is due any more. Leased
+    /// ones, those of this claim included, count as due when their lease ends.
     pub next_due: Option<Timestamp>,
     /// Webhooks of which more is due than there were slots for, as far as the claim came.
     pub saturated: Vec<(OrganizationId, WebhookId)>,
@@ -395,8 +402,13 @@ pub struct LaneKey {
 impl LaneKey {
     /// The lane in which a row takes effect through `route`.
     pub fn of(row: &NewRow, route: &str) -> Self {
-        let lane = if row.key.is_empty() { format!("d:{}", row.delivery) } else { format!("k:{}", row.key) };
-        Self { organization: row.organization.clone(), route: route.to_owned(), provider: row.provider.clone(), lane }
+        Self::in_route(&row.organization, route, &row.provider, &row.key, &row.delivery)
+    }
+
+    /// The lane in which a delivery of this business key (or with an empty one) takes effect through `route`.
+    pub fn in_route(organization: &OrganizationId, route: &str, provider: &str, key: &str, delivery: &str) -> Self {
+        let lane = if key.is_empty() { format!("d:{delivery}") } else { format!("k:{key}") };
+        Self { organization: organization.clone(), route: route.to_owned(), provider: provider.to_owned(), lane }
     }
 }
 
@@ -452,7 +464,7 @@ pub struct WorkRow {
     pub failures: u32,
     /// When it was received, by the wall clock.
     pub received_at: Timestamp,
-    /// When it was received, by the schedule clock.
+    /// When it was received, or was given another beginning by somebody, by the schedule clock.
     pub due_since: Timestamp,
     /// The bytes as they came.
     pub body: Bytes,
@@ -601,6 +613,8 @@ pub struct InboxQuery {
     pub state: Option<RowState>,
     /// Only of this business key.
     pub key: Option<String>,
+    /// Only with an effect through this route; where a state is asked for, that effect stands so too.
+    pub route: Option<String>,
     /// Only rows older than this one.
     pub before: Option<RowPosition>,
     /// At most so many.
@@ -632,7 +646,7 @@ pub struct InboxRowView {
     pub received_at: Timestamp,
     /// How it stands.
     pub state: RowState,
-    /// Why it is parked; empty otherwise.
+    /// Why it is parked or quarantined, or was discarded then; empty otherwise.
     pub reason: String,
 }
 
@@ -643,6 +657,8 @@ pub struct InboxRowDetail {
     pub row: InboxRowView,
     /// The bytes as they came.
     pub body: Bytes,
+    /// What was kept beside them, of a quarantined row; see [`Quarantined::headers`].
+    pub headers: Bytes,
     /// Its effects, by route.
     pub effects: Vec<EffectView>,
 }

@@ -1,6 +1,8 @@
 //! Public cases 22 and 24: leases and commits, seen from outside. Cases 1-4 and 20 are in `cases_bodies`, 4, 8, 9, 10
-//! and 19 in `sender_failures`, 5 in `publish`, 7 in `shutdown`, 21 in `inbox_rules`. Case 16, the wall clock that
-//! jumps back, cannot be played on a process whose clock is the machine's: it is a unit test of the sender.
+//! and 19 in `sender_failures`, 5 in `publish`, 7 in `shutdown`, 21 in `inbox_rules`, 18 in `recover`, 23 in
+//! `resend`. Case 16, the wall clock that jumps back, cannot be played on a process whose clock is the machine's, nor case
+//! 17, the name that comes back, on one that asks the machine's name servers: they are tests of the sender and of the
+//! resolver.
 
 use crate::harness::{Config, Server, event_body, eventually, forward_to, gated, statuses};
 

@@ -1,13 +1,11 @@
 //! `kill -9` in the middle of the work, again and again: what was answered is kept, and nothing comes too often.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::harness::{
-    Api, Config, Effect, Ledgers, LoggedAttempt, Published, Receiver, Reply, Server, Webhook, Wire, XorShift,
-    deliveries, expected_body, fresh_sales_table, sales_to_sql, within,
+    Api, Books, Config, Effect, Ledgers, LoggedAttempt, Published, Receiver, Reply, Server, Webhook, Wire, XorShift,
+    deliveries, expected_body, within,
 };
 
 /// How often the program is killed.
@@ -146,12 +144,18 @@ fn wire(receiver: &Receiver, webhook: &Webhook, accepts: fn(&str, usize) -> bool
 }
 
 #[tokio::test]
-async fn kill9_under_load_keeps_every_delivery_that_was_answered_200_and_lets_it_take_effect_once() {
-    let dir = Arc::new(tempfile::tempdir().unwrap());
-    fresh_sales_table(dir.path());
+async fn c8_kill9_under_load_keeps_every_delivery_that_was_answered_200_and_lets_it_take_effect_once() {
+    deliveries_take_effect_once_whenever_the_program_is_killed(Books::sqlite().await).await;
+}
+
+#[tokio::test]
+async fn c8_kill9_under_load_lets_every_delivery_take_effect_once_in_postgresql() {
+    deliveries_take_effect_once_whenever_the_program_is_killed(Books::postgres().await).await;
+}
+
+async fn deliveries_take_effect_once_whenever_the_program_is_killed(books: Books) {
     // The lease of what was under way ends a while after the crash; a short deadline keeps that while short.
-    let tables = format!("[inbox]\neffect_timeout = \"500ms\"\nretry_first = \"50ms\"\n\n{}", sales_to_sql());
-    let mut server = Server::start_in(dir, Config::default().with(&tables)).await;
+    let mut server = books.serve("[inbox]\neffect_timeout = \"500ms\"\nretry_first = \"50ms\"\n").await;
     let mut random = XorShift::new(seed());
     let mut all = Vec::new();
     for round in 0..ROUNDS {
@@ -173,7 +177,7 @@ async fn kill9_under_load_keeps_every_delivery_that_was_answered_200_and_lets_it
         assert!(["done", "stale"].contains(&row["state"].as_str().unwrap()), "{row}");
         assert_eq!(api.inbox_body(SOURCE, &sale.id).await, expected_body(sale).as_bytes());
     }
-    let effects = server.effects().into_iter().map(|(key, event)| Effect { key, event }).collect::<Vec<_>>();
+    let effects = books.effects().await.into_iter().map(|(key, event)| Effect { key, event }).collect::<Vec<_>>();
     assert!(effects.len() > 20, "the run has shown nothing: {effects:?}");
     let ledgers = Ledgers { published: all, effects, ..Ledgers::default() };
     assert_eq!(ledgers.incoming_faults(), [], "CRASH_SEED={}", seed());

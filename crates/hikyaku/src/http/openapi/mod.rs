@@ -21,7 +21,8 @@ use utoipa::OpenApi;
 use self::complete::Whole;
 use super::problem::Document;
 use super::{
-    deliveries, docs, events, explain, health, inbox, log, receive, recoveries, rotate, tokens, trial, webhooks,
+    deliveries, docs, events, explain, health, inbox, interventions, log, receive, recoveries, rotate, sources, tokens,
+    trial, webhooks,
 };
 
 /// Everything that the description lists.
@@ -70,6 +71,13 @@ use super::{
         inbox::list,
         inbox::read,
         inbox::body,
+        interventions::replay,
+        interventions::release,
+        interventions::discard,
+        interventions::replay_many,
+        interventions::release_many,
+        interventions::discard_many,
+        sources::list,
         tokens::list_own,
         tokens::create_own,
         tokens::revoke_own,

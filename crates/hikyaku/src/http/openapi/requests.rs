@@ -211,16 +211,110 @@ pub(in crate::http) struct InboxFilter {
     /// Only rows with this business key.
     #[param(required = false)]
     key: String,
+    /// Only rows with an effect through this route; with `state`, one that stands so too.
+    #[param(required = false)]
+    route: String,
+}
+
+/// A row that is to be replayed.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"route": "receiptroller-books"}))]
+pub(in crate::http) struct RowToReplay {
+    /// Only through this route, which the configuration must have.
+    #[schema(required = false)]
+    route: String,
+}
+
+/// A row that is to be discarded.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"reason": "a test sale"}))]
+pub(in crate::http) struct RowToDiscard {
+    /// For people.
+    #[schema(min_length = 1, max_length = 1024)]
+    reason: String,
+    /// Only through this route.
+    #[schema(required = false)]
+    route: String,
+}
+
+/// Which rows something is to be done about.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"state": "dead", "route": "receiptroller-books", "preview": true}))]
+pub(in crate::http) struct ManyRows {
+    #[schema(schema_with = words::row_state)]
+    state: String,
+    /// Only what this source brought.
+    #[schema(required = false)]
+    source: String,
+    #[schema(required = false, schema_with = words::received_pattern)]
+    r#type: String,
+    /// Only with this business key.
+    #[schema(required = false)]
+    key: String,
+    /// Only with an effect in this state through this route, and only that effect.
+    #[schema(required = false)]
+    route: String,
+    /// Only what was received from then on.
+    #[schema(required = false, schema_with = words::time)]
+    from: String,
+    /// Only what was received before then.
+    #[schema(required = false, schema_with = words::time)]
+    to: String,
+    /// Whether it is only to be looked.
+    #[schema(required = false, default = false)]
+    preview: bool,
+    /// The `nextCursor` of an earlier answer to the same request.
+    #[schema(required = false, min_length = 1, pattern = "^[A-Za-z0-9_-]+$")]
+    cursor: String,
+}
+
+/// Which rows are to be discarded, and why.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"state": "parked", "type": "test.*", "reason": "tests of the till", "preview": true}))]
+pub(in crate::http) struct ManyRowsToDiscard {
+    #[schema(schema_with = words::row_state)]
+    state: String,
+    /// Only what this source brought.
+    #[schema(required = false)]
+    source: String,
+    #[schema(required = false, schema_with = words::received_pattern)]
+    r#type: String,
+    /// Only with this business key.
+    #[schema(required = false)]
+    key: String,
+    /// Only with an effect in this state through this route, and only that effect.
+    #[schema(required = false)]
+    route: String,
+    /// Only what was received from then on.
+    #[schema(required = false, schema_with = words::time)]
+    from: String,
+    /// Only what was received before then.
+    #[schema(required = false, schema_with = words::time)]
+    to: String,
+    /// Whether it is only to be looked.
+    #[schema(required = false, default = false)]
+    preview: bool,
+    /// The `nextCursor` of an earlier answer to the same request.
+    #[schema(required = false, min_length = 1, pattern = "^[A-Za-z0-9_-]+$")]
+    cursor: String,
+    /// For people.
+    #[schema(min_length = 1, max_length = 1024)]
+    reason: String,
 }
 
 /// What a provider sends beside the bytes.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(in crate::http) struct SignedBy {
-    /// `sha256=` and the HMAC-SHA256 of the body's bytes in lower-case hex, by a secret of the source.
+    /// For a ReceiptRoller source; other providers sign in headers of their own. `sha256=` and the HMAC-SHA256 of the
+    /// body's bytes in lower-case hex, by a secret of the source.
     #[param(rename = "x-rr-signature", pattern = "^sha256=[0-9a-f]{64}$")]
     signature: String,
-    /// The delivery's id; without it, the body's `id`, else a hash of the body.
+    /// For a ReceiptRoller source: the delivery's id; without it, the body's `id`, else a hash of the body.
     #[param(rename = "x-rr-delivery", required = false)]
     delivery: String,
 }

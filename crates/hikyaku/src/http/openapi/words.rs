@@ -88,9 +88,22 @@ pub(in crate::http) fn body_encoding() -> Object {
     one_of("How `body` is written.", ["utf-8", "base64"])
 }
 
+/// What a source does with bad signatures.
+pub(in crate::http) fn on_bad_signature() -> Object {
+    one_of("What becomes of deliveries whose signature does not verify.", ["refuse", "quarantine"])
+}
+
+/// What became of a row.
+pub(in crate::http) fn intervened() -> Object {
+    let words = ["done", "duplicate"];
+    one_of("`duplicate` where a released delivery had come by itself since, and its copy is gone; else `done`.", words)
+}
+
 /// What a provider is answered.
 pub(in crate::http) fn receipt() -> Object {
-    one_of("`duplicate` for an id that was stored before.", ["stored", "duplicate"])
+    let meaning = "`duplicate` for an id that was stored before; `challenge` for what is no delivery and not stored; \
+                   `quarantined` where the signature did not verify and the source keeps such deliveries aside.";
+    one_of(meaning, ["stored", "duplicate", "challenge", "quarantined"])
 }
 
 /// A type, or a pattern of types.
@@ -100,6 +113,16 @@ pub(in crate::http) fn event_pattern() -> Object {
         .max_length(Some(MAX_EVENT_TYPE_BYTES))
         .pattern(Some("^([*]|[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*[.]([*]|[A-Za-z0-9_-]+))$"))
         .description(Some("A type (`sale.created`), all below a prefix (`order.*`), or all (`*`)."))
+        .build()
+}
+
+/// A type as any provider may have it, or a pattern of types.
+pub(in crate::http) fn received_pattern() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .max_length(Some(MAX_EVENT_TYPE_BYTES))
+        .pattern(Some("^([*]|[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*([.][*])?)$"))
+        .description(Some("Only this type (`sale.created`, `push`), or those below a prefix (`order.*`)."))
         .build()
 }
 

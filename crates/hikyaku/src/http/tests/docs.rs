@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn the_description_and_its_page_are_open_and_come_from_this_server_alone() {
+async fn s20_the_page_and_its_description_come_from_this_server_alone() {
     let api = Api::start_with(Some("a-token-of-the-test-api")).await;
     let description = api.get("/openapi.json").await;
     assert_eq!(
@@ -14,6 +14,7 @@ async fn the_description_and_its_page_are_open_and_come_from_this_server_alone()
     assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
     let policy = page.headers["content-security-policy"].to_str().unwrap();
     assert!(policy.starts_with("default-src 'self';") && !policy.contains("script-src"), "{policy}");
+    assert_eq!(page.headers["x-content-type-options"], "nosniff");
     let loaded = ["src=\"", "href=\"", "spec-url=\""].into_iter().flat_map(|kind| page.text.split(kind).skip(1));
     let loaded: Vec<_> = loaded.filter_map(|rest| rest.split('"').next()).filter(|url| *url != "data:,").collect();
     assert_eq!(loaded.len(), 4, "{loaded:?}");
@@ -22,9 +23,11 @@ async fn the_description_and_its_page_are_open_and_come_from_this_server_alone()
         let answer = api.get(url).await;
         assert_eq!(answer.status, 200, "{url}");
         assert!(!answer.text.is_empty());
+        if url.starts_with("/docs/") {
+            assert_eq!(answer.headers["x-content-type-options"], "nosniff", "{url}");
+        }
     }
-    assert!(
-        !page.text.contains("<script>") && !page.text.contains("<style"),
-        "nothing stands in the page itself (S20)"
-    );
+    for inline in ["<script>", "<style", " style=", " onload=", " onclick=", " onerror=", "javascript:"] {
+        assert!(!page.text.contains(inline), "{inline} stands in the page itself");
+    }
 }

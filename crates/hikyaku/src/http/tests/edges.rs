@@ -87,6 +87,15 @@ async fn a_body_must_be_declared_as_json_or_as_nothing() {
     for bad in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
         publish("content-type", bad).await.is_problem(415, "unsupported-media-type", &["application/json"]);
     }
+}
+
+#[tokio::test]
+async fn s10_a_compressed_body_is_refused() {
+    let api = Api::start().await;
+    let path = format!("{ACME}/events");
+    let publish = |header: &str, value: &str| {
+        Answer::of(api.request(Method::POST, &path).header(header, value).body(r#"{"type":"a.b","data":1}"#))
+    };
     assert_eq!(publish("content-encoding", "identity").await.status, 202);
     for bad in ["gzip", "br", "identity, gzip", ""] {
         publish("content-encoding", bad).await.is_problem(415, "unsupported-encoding", &["send it as it is"]);

@@ -55,7 +55,9 @@ async fn c14_what_is_not_stored_is_never_answered_200() {
     let api = Api::start().await;
     for (error, status) in [(StoreError::Unavailable("full".into()), 503), (StoreError::Unknown("cut".into()), 500)] {
         api.store.fail_next(Operation::Commit, Fault::Before(error));
-        assert_eq!(api.deliver("shop", "d1", b"{}").await.status, status);
+        let answer = api.deliver("shop", "d1", b"{}").await;
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.headers.contains_key("retry-after"), status == 503);
     }
     assert_eq!(api.deliver("shop", "d1", b"{}").await.json(), json!({"status": "stored"}));
 }

@@ -6,6 +6,7 @@ mod docs;
 mod edges;
 mod events;
 mod inbox;
+mod interventions;
 mod log;
 mod settings;
 mod webhooks;
@@ -19,6 +20,7 @@ use async_trait::async_trait;
 use axum::Router;
 use hikyaku_core::address::TargetPolicy;
 use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::provider::Preset;
 use hikyaku_core::signature::Secret;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use reqwest::{Body, Method, RequestBuilder, StatusCode};
@@ -27,7 +29,7 @@ use tokio::net::TcpListener;
 
 use super::{Access, State, router};
 use crate::clock::{SharedClock, SystemClock};
-use crate::inbox::{Inbox, Settings as InboxSettings, Source};
+use crate::inbox::{Inbox, OnBadSignature, Settings as InboxSettings, Source};
 use crate::outbound::{Client, Request, Resolve, ResolveError, Response, Transport};
 use crate::sender::{Sender, Settings as SenderSettings};
 use crate::store::memory::MemoryStore;
@@ -95,6 +97,9 @@ fn source(name: &str, provider: &str, organization: &str) -> Source {
         provider: provider.to_owned(),
         organization: OrganizationId::parse(organization).unwrap(),
         secrets: vec![Secret::new(SOURCE_SECRET)],
+        on_bad_signature: OnBadSignature::Refuse,
+        preset: Preset::ReceiptRoller,
+        profile: Preset::ReceiptRoller.profile(),
     }
 }
 

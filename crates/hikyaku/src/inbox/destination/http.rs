@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use hikyaku_core::delivery::Outcome;
-use hikyaku_core::signature::Secret;
-use hikyaku_core::signature::receiptroller::{DELIVERY_HEADER, SIGNATURE_HEADER, sign};
+use hikyaku_core::signature::standard::{self, SigningKey};
+use hikyaku_core::signature::{Scheme, Secret, receiptroller};
+use hikyaku_core::webhook::CustomHeaders;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use url::Url;
@@ -20,32 +21,83 @@ use crate::store::WorkRow;
 /// The header that lets a server recognise a repeated request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
+/// An HTTP destination as configured.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// Where to. The operator chose it, so no address is refused.
+    pub url: Url,
+    /// Signs what is forwarded; `None` sends it unsigned.
+    pub secret: Option<Secret>,
+    /// How it is signed.
+    pub scheme: Scheme,
+    /// Headers of the operator's own (S12).
+    pub headers: CustomHeaders,
+}
+
 /// Forwards rows to one URL.
 pub(super) struct HttpDestination {
     url: Url,
-    secret: Option<Secret>,
+    signer: Option<Signer>,
+    headers: HeaderMap,
     tools: Tools,
 }
 
+/// What signs, with its scheme.
+enum Signer {
+    ReceiptRoller(Secret),
+    Standard(SigningKey),
+}
+
+impl Signer {
+    fn new(scheme: Scheme, secret: Secret) -> Result<Self, String> {
+        let key = match scheme {
+            Scheme::ReceiptRoller => return Ok(Self::ReceiptRoller(secret)),
+            Scheme::StandardWebhooks => SigningKey::hmac(&secret),
+            Scheme::StandardWebhooksEd25519 => SigningKey::ed25519(&secret),
+        };
+        key.map(Self::Standard).map_err(|error| format!("its secret {error}"))
+    }
+
+    fn sign(&self, headers: &mut HeaderMap, id: &HeaderValue, body: &[u8], now: Timestamp) {
+        let mut say = |name: &'static str, value: &str| {
+            // Hexadecimal, Base64 and digits are visible ASCII.
+            header_value(value).map(|value| headers.insert(name, value));
+        };
+        match self {
+            Self::ReceiptRoller(secret) => say(receiptroller::SIGNATURE_HEADER, &receiptroller::sign(secret, body)),
+            Self::Standard(key) => {
+                let (id, at) = (id.to_str().unwrap_or_default(), now.as_second());
+                say(standard::ID_HEADER, id);
+                say(standard::TIMESTAMP_HEADER, &at.to_string());
+                // Its comma and equals signs are visible too.
+                say(standard::SIGNATURE_HEADER, &key.sign(id, at, body));
+            }
+        }
+    }
+}
+
 impl HttpDestination {
-    pub(super) fn new(url: Url, secret: Option<Secret>, tools: Tools) -> Self {
-        Self { url, secret, tools }
+    pub(super) fn open(settings: HttpSettings, tools: Tools) -> Result<Self, String> {
+        let HttpSettings { url, secret, scheme, headers } = settings;
+        let signer = secret.map(|secret| Signer::new(scheme, secret)).transpose()?;
+        let parsed = |(name, value): (&str, &str)| Some((name.parse::<HeaderName>().ok()?, value.parse().ok()?));
+        let headers = headers.iter().filter_map(parsed).collect();
+        Ok(Self { url, signer, headers, tools })
     }
 
     fn request(&self, row: &WorkRow) -> Request {
-        let mut headers = HeaderMap::new();
+        // The operator's come first, so that ours are what holds.
+        let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(IDEMPOTENCY_KEY, idempotency_key(row));
+        let key = idempotency_key(row);
         if let Some(delivery) = header_value(&row.delivery) {
-            headers.insert(DELIVERY_HEADER, delivery);
+            headers.insert(receiptroller::DELIVERY_HEADER, delivery);
         }
-        let signature = self.secret.as_ref().and_then(|secret| header_value(&sign(secret, &row.body)));
-        if let Some(signature) = signature {
-            headers.insert(SIGNATURE_HEADER, signature);
+        if let Some(signer) = &self.signer {
+            signer.sign(&mut headers, &key, &row.body, self.tools.clock.now());
         }
-        // A little less than the whole effect, so that the better explained of the two timeouts comes first.
-        let timeout = self.tools.effect_timeout * 9 / 10;
-        Request { url: self.url.clone(), headers, body: row.body.clone(), timeout }
+        headers.insert(IDEMPOTENCY_KEY, key);
+        Request { url: self.url.clone(), headers, body: row.body.clone(), timeout: self.tools.patience() }
     }
 }
 
@@ -77,7 +129,7 @@ fn header_value(text: &str) -> Option<HeaderValue> {
 }
 
 /// How long the server asks us to wait, in seconds or until an HTTP date; only an overloaded one may ask.
-fn retry_after(status: u16, response: &Response, now: Timestamp) -> Option<Duration> {
+pub(super) fn retry_after(status: u16, response: &Response, now: Timestamp) -> Option<Duration> {
     if !matches!(status, 429 | 503) {
         return None;
     }

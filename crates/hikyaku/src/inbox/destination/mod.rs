@@ -1,21 +1,37 @@
-//! Where rows take effect. A new kind is one file here, one variant of [`Kind`] and one line in [`build`].
+//! Where rows take effect. A new kind is one file here, with its settings and its [`Destination`], and one line in each
+//! of [`Kind`] and [`build`]; its settings are read from the configuration in `config/destination.rs`.
 
+mod command;
+mod file;
 mod http;
+mod slack;
 mod sql;
+#[cfg(test)]
+mod testing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::signature::Secret;
-use url::Url;
+use hikyaku_core::timestamp;
+use jiff::Timestamp;
 
 use crate::clock::SharedClock;
 use crate::outbound::Transport;
 use crate::store::WorkRow;
+use command::CommandDestination;
+pub use command::{CommandSettings, VARIABLE_PREFIX};
+use file::FileDestination;
+pub use file::FileSettings;
 use http::HttpDestination;
-use sql::SqlDestination;
+pub use http::HttpSettings;
+use slack::SlackDestination;
+pub use slack::{Language, SlackSettings, TimeZone, check_template};
+use sql::Mapping;
+pub(crate) use sql::{check_postgres_url, is_postgres_url, without_password};
 
 /// A destination as configured.
 #[derive(Debug, Clone)]
@@ -30,16 +46,17 @@ pub struct Settings {
 #[derive(Debug, Clone)]
 pub enum Kind {
     /// Forwards the bytes to an HTTP server.
-    Http {
-        /// Where to. The operator chose it, so no address is refused.
-        url: Url,
-        /// Signs what is forwarded, in ReceiptRoller's scheme; `None` sends it unsigned.
-        secret: Option<Secret>,
-    },
+    Http(HttpSettings),
+    /// Posts a message into a Slack channel.
+    Slack(SlackSettings),
+    /// Runs a program.
+    Command(CommandSettings),
+    /// Appends a line to a file.
+    File(FileSettings),
     /// Upserts a row per business key into a table.
     Sql {
-        /// `sqlite:PATH`.
-        url: String,
+        /// `sqlite:PATH`, or `postgres://…`, which may hold a password.
+        url: Secret,
         /// The table.
         table: String,
         /// The column that is the business key; unique in the table.
@@ -65,6 +82,13 @@ pub enum Effect {
         /// Not before this long has passed, where the destination says so.
         retry_after: Option<Duration>,
     },
+    /// It was not tried, because the destination may not be asked yet. That is no failure, and counts as none.
+    Later {
+        /// How long to leave it.
+        pause: Duration,
+        /// Why, for people.
+        reason: String,
+    },
     /// It can never succeed as it is.
     Refused(String),
 }
@@ -75,6 +99,15 @@ pub trait Destination: Send + Sync + 'static {
     /// Lets a row take effect. Called again for the same row after a failure or a crash: an effect that can be
     /// committed with its deduplication record happens once (C8), any other carries the same idempotency key each time.
     async fn apply(&self, row: &WorkRow) -> Effect;
+
+    /// Looks, at the start of the program, whether the destination is as configured. One that cannot be reached now is no
+    /// error: its rows wait (C16).
+    ///
+    /// # Errors
+    /// Says what does not fit, and what to do.
+    async fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Why a destination cannot be used as configured.
@@ -96,20 +129,50 @@ pub struct Tools {
     pub clock: SharedClock,
     /// How long one effect may take.
     pub effect_timeout: Duration,
+    /// Whose deliveries the sources bring, by the source's name.
+    pub origins: Arc<HashMap<String, Origin>>,
 }
 
-/// Opens a destination. It may touch files, so it belongs to the start of the program.
+impl Tools {
+    /// How long what an effect waits for may take: a little less than the whole, so that the better explained of the two
+    /// timeouts comes first.
+    fn patience(&self) -> Duration {
+        self.effect_timeout * 9 / 10
+    }
+}
+
+/// Whose deliveries a source brings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// For whom.
+    pub organization: OrganizationId,
+    /// From whom.
+    pub provider: String,
+}
+
+/// Opens a destination; [`Destination::ready`] then asks those that are reached over a network. It may touch files, so it belongs to the start of the program.
 ///
 /// # Errors
 /// Says what does not fit between the settings and what stands at the destination.
 pub fn build(settings: Settings, tools: &Tools) -> Result<Arc<dyn Destination>, BuildError> {
-    match settings.kind {
-        Kind::Http { url, secret } => Ok(Arc::new(HttpDestination::new(url, secret, tools.clone()))),
+    let Settings { name, kind } = settings;
+    let opened: Result<Arc<dyn Destination>, String> = match kind {
+        Kind::Http(settings) => shared(HttpDestination::open(settings, tools.clone())),
+        Kind::Slack(settings) => shared(SlackDestination::open(settings, tools.clone())),
+        Kind::Command(settings) => shared(CommandDestination::open(settings, tools.clone())),
+        Kind::File(settings) => shared(FileDestination::open(settings)),
         Kind::Sql { url, table, key, columns, create } => {
-            match SqlDestination::open(&url, &table, &key, &columns, create, tools.clock.clone()) {
-                Ok(destination) => Ok(Arc::new(destination)),
-                Err(reason) => Err(BuildError { name: settings.name, reason }),
-            }
+            sql::open(&url, Mapping { table, key, columns, create }, tools)
         }
-    }
+    };
+    opened.map_err(|reason| BuildError { name, reason })
+}
+
+/// When the provider sent a row's event out, as text; when it was received, if the event does not say.
+fn sent_at(row: &WorkRow) -> String {
+    timestamp::format(Timestamp::from_microsecond(row.version.micros).unwrap_or(row.received_at))
+}
+
+fn shared<D: Destination>(opened: Result<D, String>) -> Result<Arc<dyn Destination>, String> {
+    opened.map(|destination| Arc::new(destination) as Arc<dyn Destination>)
 }

@@ -52,13 +52,18 @@ impl Transport for NoNetwork {
 fn table(path: &str, clock: SharedClock) -> Arc<dyn Destination> {
     let columns = [("id", "/data/id"), ("total", "/data/total"), ("event", "/id")];
     let kind = Kind::Sql {
-        url: format!("sqlite:{path}"),
+        url: Secret::new(format!("sqlite:{path}")),
         table: "sales".into(),
         key: "id".into(),
         columns: columns.into_iter().map(|(column, pointer)| (column.to_owned(), pointer.to_owned())).collect(),
         create: true,
     };
-    let tools = Tools { transport: Arc::new(NoNetwork), clock, effect_timeout: Duration::from_secs(20) };
+    let tools = Tools {
+        transport: Arc::new(NoNetwork),
+        clock,
+        effect_timeout: Duration::from_secs(20),
+        origins: Arc::default(),
+    };
     build(DestinationSettings { name: "books".into(), kind }, &tools).unwrap()
 }
 

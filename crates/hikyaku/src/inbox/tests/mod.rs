@@ -1,8 +1,11 @@
 //! The inbox over the memory store, with destinations that do as they are told, on tokio's paused time.
 
 mod fold;
+mod interventions;
 mod process;
+mod quarantine;
 mod receive;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,13 +16,14 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::provider::Preset;
 use hikyaku_core::retry::Backoff;
 use hikyaku_core::signature::Secret;
 use hikyaku_core::signature::receiptroller::{DELIVERY_HEADER, SIGNATURE_HEADER, sign};
 use tokio_util::sync::CancellationToken;
 
 use super::destination::{Destination, Effect};
-use super::{Inbox, Once, Order, Received, Route, Settings, Source};
+use super::{Inbox, OnBadSignature, Once, Order, Received, Route, Settings, Source};
 use crate::clock::{SharedClock, SystemClock};
 use crate::store::memory::MemoryStore;
 use crate::store::{Committer, EffectView, InboxQuery, InboxRowDetail, InboxRowView, RowState, Store, WorkRow};
@@ -40,6 +44,9 @@ fn source(name: &str) -> Source {
         provider: PROVIDER.into(),
         organization: organization(),
         secrets: vec![Secret::new("the old secret"), Secret::new(SECRET)],
+        on_bad_signature: OnBadSignature::Refuse,
+        preset: Preset::ReceiptRoller,
+        profile: Preset::ReceiptRoller.profile(),
     }
 }
 
@@ -225,7 +232,7 @@ impl Rig {
     /// The parked rows, newest first.
     async fn parked(&self) -> Vec<InboxRowView> {
         let (organization, state) = (organization(), Some(RowState::Parked));
-        let query = InboxQuery { organization, source: None, state, key: None, before: None, limit: 10 };
+        let query = InboxQuery { organization, source: None, state, key: None, route: None, before: None, limit: 10 };
         self.store.inbox(query).await.unwrap()
     }
 

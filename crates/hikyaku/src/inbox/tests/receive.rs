@@ -1,10 +1,8 @@
 use axum::http::{HeaderMap, HeaderValue};
-use hikyaku_core::signature::receiptroller::InvalidSignature;
-use jiff::Timestamp;
+use hikyaku_core::provider::Refusal;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::*;
-use crate::inbox::receive::Refusals;
 use crate::store::memory::{Fault, Operation};
 use crate::store::{EffectState, InboxQuery, RowState, StoreError};
 
@@ -17,8 +15,15 @@ fn rig() -> Rig {
 }
 
 async fn stored(rig: &Rig) -> usize {
-    let query =
-        InboxQuery { organization: organization(), source: None, state: None, key: None, before: None, limit: 1000 };
+    let query = InboxQuery {
+        organization: organization(),
+        source: None,
+        state: None,
+        key: None,
+        route: None,
+        before: None,
+        limit: 1000,
+    };
     rig.store.inbox(query).await.unwrap().len()
 }
 
@@ -35,10 +40,10 @@ async fn c11_nothing_is_read_or_stored_before_the_signature_holds() {
         headers
     };
     for (signature, reason) in [
-        (None, InvalidSignature::Missing),
-        (Some("sha256=00".into()), InvalidSignature::Malformed),
-        (Some(sign(&Secret::new("another"), &body)), InvalidSignature::Mismatch),
-        (Some(sign(&Secret::new(SECRET), b"another body")), InvalidSignature::Mismatch),
+        (None, Refusal::Missing(SIGNATURE_HEADER.into())),
+        (Some("sha256=00".into()), Refusal::Malformed(SIGNATURE_HEADER.into())),
+        (Some(sign(&Secret::new("another"), &body)), Refusal::Mismatch),
+        (Some(sign(&Secret::new(SECRET), b"another body")), Refusal::Mismatch),
     ] {
         let received = rig.inbox.receive("shop", &with(signature), body.clone()).await.unwrap();
         assert_eq!(received, Received::Unauthorized(reason));
@@ -49,6 +54,18 @@ async fn c11_nothing_is_read_or_stored_before_the_signature_holds() {
         let received = rig.inbox.receive("shop", &good, body.clone()).await.unwrap();
         assert!(matches!(received, Received::Stored | Received::Duplicate), "{secret}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s14_t7_what_is_signed_is_taken_however_old_it_is() {
+    let rig = rig();
+    for (n, seconds) in [1, 60 * 71, 3600 * 24 * 365].into_iter().enumerate() {
+        let id = format!("d{n}");
+        let body = Bytes::from(sale(&id, "k", seconds));
+        let received = rig.inbox.receive("shop", &headers(&id, &body), body).await.unwrap();
+        assert_eq!(received, Received::Stored, "{seconds} s after the epoch");
+    }
+    assert_eq!(stored(&rig).await, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,8 +208,15 @@ async fn c5_a_delivery_without_a_usable_header_has_an_id_all_the_same() {
         }
         let received = rig.inbox.receive("shop", &headers, Bytes::from(body)).await.unwrap();
         assert_eq!(received, Received::Stored, "{body}");
-        let query =
-            InboxQuery { organization: organization(), source: None, state: None, key: None, before: None, limit: 1 };
+        let query = InboxQuery {
+            organization: organization(),
+            source: None,
+            state: None,
+            key: None,
+            route: None,
+            before: None,
+            limit: 1,
+        };
         let newest = rig.store.inbox(query).await.unwrap().remove(0);
         assert!(newest.delivery.starts_with(expected), "{} for {body}", newest.delivery);
         assert_eq!(newest.state, RowState::Waiting, "{}", newest.reason);
@@ -224,18 +248,6 @@ async fn r20_the_row_carries_the_providers_time_and_key() {
     rig.send("d2", r#"{"type":"sale.created","timestamp":"soon"}"#).await;
     let row = rig.row("d2").await.row;
     assert_eq!((row.timestamp, row.key.as_str()), (row.received_at, ""));
-}
-
-/// T2: the log is told since when nothing was accepted, once a minute at most, until a good signature comes.
-#[test]
-fn t2_refusals_are_told_with_the_first_of_them() {
-    let at = |second| Timestamp::from_second(second).unwrap();
-    let mut refusals = Refusals::default();
-    let told: Vec<_> = [0, 1, 59, 60, 61, 4260].into_iter().map(|second| refusals.add(at(second)).is_some()).collect();
-    assert_eq!(told, [true, false, false, true, false, true]);
-    assert_eq!(refusals.add(at(5000)), Some(at(0)));
-    // A clock that was set back does not silence it for long.
-    assert_eq!(refusals.add(at(100)), Some(at(0)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use hikyaku_core::delivery::{FailureKind, Outcome};
 use jiff::Timestamp;
 
-use super::Step::{Fill, Hang, Read};
+use super::Step::{Hang, Read};
 use super::*;
 use crate::clock::Clock;
 use crate::outbound::connector::speak_http;
@@ -95,7 +95,7 @@ async fn a_204_without_stray_bytes_keeps_its_connection() {
 
 #[tokio::test]
 async fn s9_a_connection_whose_body_was_not_read_to_its_end_is_closed() {
-    let endless = [Read, send("HTTP/1.1 200 OK\r\n\r\n"), Fill(vec![b'x'; 4096])];
+    let endless = [Read, send("HTTP/1.1 200 OK\r\n\r\n"), fill([b'x'; 4096])];
     let mut endpoint = Endpoint::start(&[&endless]).await;
     assert_eq!(post(&client(), &endpoint).await, Outcome::Answered(200));
     endpoint.seen.wait_for(|seen| seen.closed == 1).await.unwrap();

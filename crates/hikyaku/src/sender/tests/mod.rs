@@ -2,7 +2,9 @@
 
 mod faults;
 mod flow;
+mod isolation;
 mod ledger;
+mod misbehaviour;
 mod notices;
 mod rules;
 mod settings;
@@ -105,7 +107,7 @@ impl Answer {
     }
 }
 
-fn secs(seconds: u64) -> Duration {
+const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 

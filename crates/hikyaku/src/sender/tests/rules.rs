@@ -185,3 +185,18 @@ async fn case22_a_late_finish_is_kept_in_the_log_and_changes_no_state() {
     assert_eq!((delivery.state, log(&delivery)), (DeliveryState::Delivered, vec!["200".to_owned(); 2]));
     assert_eq!(world.wire.seconds("shop"), [0, 80]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn case25_a_webhook_that_is_switched_on_gets_what_is_published_next_through_any_sender() {
+    let here = World::start(|_| status(200));
+    here.webhook("shop").await;
+    let there = World::start_on(here.store.clone(), here.clock.clone(), Settings::default(), |_| status(200));
+    here.change("shop", WebhookChange { active: Some(false), ..WebhookChange::default() }).await;
+    assert_eq!(there.publish("missed").await.deliveries, 0);
+    here.change("shop", WebhookChange { active: Some(true), ..WebhookChange::default() }).await;
+    there.publish("there").await;
+    here.publish("here").await;
+    sleep(secs(1)).await;
+    let sent: Vec<_> = [&here, &there].into_iter().flat_map(|world| world.wire.sent()).map(|sent| sent.event).collect();
+    assert_eq!(sent, ["here", "there"]);
+}

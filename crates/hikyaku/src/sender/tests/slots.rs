@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::organization;
 use crate::clock::SystemClock;
-use crate::sender::slots::{Again, Claim, Permit, Slots, WebhookKey};
+use crate::sender::slots::{Again, Claim, Offer, Permit, Slots, WebhookKey};
 
 const NOTHING_MORE: Again = Again { at_once: false, later: None };
 
@@ -37,7 +37,7 @@ fn a_publish_beside_a_claim_gets_the_half_that_the_claim_was_not_promised() {
     let slots = slots(5, 100);
     let claim = slots.begin_claim().unwrap();
     let reserved = slots.reserve(&webhook(0), 9);
-    assert_eq!((claim.offer().0, reserved.len()), (3, 2));
+    assert_eq!((claim.offer().each, reserved.len()), (3, 2));
     let taken: Vec<_> = (0..3).map(|_| claim.take(&webhook(0))).collect();
     assert!(slots.reserve(&webhook(0), 9).is_empty());
     assert_eq!(claim.end(Vec::new(), false), NOTHING_MORE, "there is nothing more to claim");
@@ -54,7 +54,7 @@ fn a_webhook_with_a_backlog_is_filled_by_claims_alone() {
     assert!(slots.reserve(&webhook(0), 9).is_empty());
     assert_eq!(slots.reserve(&webhook(1), 9).len(), 4);
     let claim = slots.begin_claim().unwrap();
-    assert_eq!(claim.offer().1[&key(0)], 2);
+    assert_eq!(claim.offer().listed[&key(0)], 2);
     assert_eq!(claim.end(vec![key(0)], false), NOTHING_MORE, "all that is free was offered");
 }
 
@@ -76,6 +76,20 @@ async fn a_freed_slot_wakes_the_loop_only_where_more_is_due() {
     assert_eq!(slots.begin_claim().unwrap().end(vec![key(0)], false), NOTHING_MORE);
     drop(permit);
     assert!(woken().await.is_ok(), "the backlog was not told");
+}
+
+#[test]
+fn case14_where_slots_are_scarce_every_cap_shrinks_and_those_who_hold_few_still_get_theirs() {
+    let slots = slots(8, 32);
+    let mut held = Vec::new();
+    for n in (0..8).flat_map(|_| 0..4) {
+        held.extend(slots.reserve(&webhook(n), 1));
+    }
+    assert_eq!(held.len(), 22, "four that hang leave ten slots, where their caps would take all");
+    held.extend(slots.reserve(&webhook(4), 9));
+    assert_eq!(held.len(), 27, "the next gets as many as they have, to one");
+    held.extend((5..99).flat_map(|n| slots.reserve(&webhook(n), 1)));
+    assert_eq!(held.len(), 32, "whoever has none gets one while there is one");
 }
 
 /// What somebody does: a publish of some events, the end of an attempt, a step of a claim.
@@ -115,7 +129,7 @@ impl Model {
             Act::End(n) if !self.permits.is_empty() => drop(self.permits.swap_remove(n % self.permits.len())),
             Act::BeginClaim if self.claim.is_none() => {
                 self.claim = slots.begin_claim().map(|claim| {
-                    let (each, listed, limit) = claim.offer();
+                    let Offer { each, listed, limit, .. } = claim.offer();
                     (claim, each, listed, limit)
                 });
             }

@@ -141,6 +141,7 @@ pub(in crate::store) fn claim_of(owner: &str, seconds: i64) -> DeliveryClaim {
         now: at(seconds),
         at: at(seconds),
         slots_each: 1000,
+        most_each: u32::MAX,
         slots: HashMap::new(),
         limit: 1000,
         after: None,
@@ -348,5 +349,5 @@ pub(in crate::store) async fn detail(store: &dyn Store, delivery: &str) -> Inbox
 }
 
 pub(in crate::store) fn inbox_query() -> InboxQuery {
-    InboxQuery { organization: acme(), source: None, state: None, key: None, before: None, limit: 1000 }
+    InboxQuery { organization: acme(), source: None, state: None, key: None, route: None, before: None, limit: 1000 }
 }

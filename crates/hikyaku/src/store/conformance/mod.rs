@@ -12,6 +12,7 @@ pub(super) mod fixture;
 pub(crate) mod claim;
 pub(crate) mod finish;
 pub(crate) mod inbox;
+pub(crate) mod interventions;
 pub(crate) mod lanes;
 pub(crate) mod model;
 pub(crate) mod notices;
@@ -82,7 +83,8 @@ macro_rules! conformance_suite {
                 a_webhook_is_listed_as_it_was_created,
                 a_change_changes_what_it_names_and_nothing_else,
                 pausing_keeps_the_older_reason_and_switching_on_clears_it,
-                s17_webhooks_of_another_organization_are_out_of_reach;
+                s17_webhooks_of_another_organization_are_out_of_reach,
+                a_webhook_with_a_long_queue_is_removed_in_steps_and_nothing_of_it_is_sent;
             settings:
                 settings_are_kept_as_they_were_given,
                 a_setting_changes_and_leaves_the_others,
@@ -92,6 +94,7 @@ macro_rules! conformance_suite {
                 s15_a_rotation_keeps_two_secrets_for_its_overlap,
                 t8_a_retry_knows_when_its_first_attempt_began_while_there_are_two_secrets,
                 a_claim_keeps_to_a_webhooks_own_cap_and_rate,
+                case14_where_slots_are_scarce_no_webhooks_own_cap_is_more_than_the_others,
                 r4_a_lease_outlasts_the_webhooks_own_timeout;
             read:
                 the_log_is_newest_first_and_a_cursor_stays_right,
@@ -155,6 +158,21 @@ macro_rules! conformance_suite {
                 s17_lanes_with_equal_keys_in_two_organizations_are_apart,
                 the_backlog_counts_effects,
                 the_backlog_counts_the_lanes_of_every_route;
+            interventions:
+                case21_a_replayed_row_begins_anew_whatever_it_ended_as,
+                a_replay_is_of_the_routes_that_were_named,
+                a_replay_into_a_leased_lane_waits_for_its_turn,
+                a_replay_into_a_lane_that_backs_off_keeps_its_order,
+                t6_a_parked_row_is_released_to_the_routes_of_today,
+                a_discard_ends_what_is_dead_or_waits_and_nothing_else,
+                a_discard_waits_for_whoever_may_be_making_it_take_effect,
+                case22_a_discard_takes_over_a_lease_that_has_ended,
+                a_discard_of_what_failed_frees_what_waits_behind_it,
+                t2_a_quarantined_row_is_kept_with_its_headers_and_has_no_effect,
+                t2_the_quarantine_of_a_source_is_bounded_in_rows_and_bytes,
+                t2_an_admitted_row_is_stored_under_its_own_id_once,
+                a_batch_of_interventions_has_an_answer_each,
+                a_row_that_was_given_another_beginning_ages_from_it;
             tokens:
                 s16_a_token_is_found_by_its_hash_until_it_is_revoked,
                 an_id_and_a_hash_are_taken_once,

@@ -153,6 +153,15 @@ pub(crate) async fn a_claim_keeps_to_a_webhooks_own_cap_and_rate(store: &dyn Sto
     assert_eq!(narrow, 3, "what the claim says of a webhook holds");
 }
 
+pub(crate) async fn case14_where_slots_are_scarce_no_webhooks_own_cap_is_more_than_the_others(store: &dyn Store) {
+    let settings = serde_json::from_str(r#"{"maxInFlight":100}"#).unwrap();
+    store.create_webhook(Webhook { settings, ..webhook("wide") }).await.unwrap();
+    store_events(store, &["e1", "e2", "e3", "e4", "e5"]).await;
+    let claim = DeliveryClaim { slots_each: 1, most_each: 2, ..claim_of("a", 0) };
+    let claims = store.claim_deliveries(claim).await.unwrap();
+    assert_eq!((claims.deliveries.len(), claims.saturated.len()), (2, 1));
+}
+
 pub(crate) async fn r4_a_lease_outlasts_the_webhooks_own_timeout(store: &dyn Store) {
     create(store, &["plain"]).await;
     let settings = serde_json::from_str(r#"{"timeoutSeconds":30}"#).unwrap();

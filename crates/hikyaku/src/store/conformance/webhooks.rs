@@ -1,5 +1,7 @@
 //! Webhooks are registered, changed and listed.
 
+use std::collections::HashMap;
+
 use hikyaku_core::delivery::DeliveryState;
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::webhook::{Off, OffReason, WebhookUrl};
@@ -90,4 +92,42 @@ pub(crate) async fn s17_webhooks_of_another_organization_are_out_of_reach(store:
         assert_eq!(find_webhook(store, id).await, webhook(id));
         assert_eq!(view(store, "e", id).await.state, DeliveryState::Waiting);
     }
+}
+
+pub(crate) async fn a_webhook_with_a_long_queue_is_removed_in_steps_and_nothing_of_it_is_sent(store: &dyn Store) {
+    let many = MAX_REMOVED_AT_ONCE as usize * 2 + 10;
+    create(store, &["gone", "stays"]).await;
+    let ids: Vec<_> = (0..many).map(|number| format!("e{number:04}")).collect();
+    store_events(store, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let slots = HashMap::from([((acme(), webhook_id("stays")), 0)]);
+    let claim = DeliveryClaim { slots_each: 3, slots, ..claim_of("a", 0) };
+    let under_way = store.claim_deliveries(claim).await.unwrap().deliveries;
+
+    assert!(store.delete_webhook(&acme(), &webhook_id("gone"), at(5)).await.unwrap());
+    assert!(!store.delete_webhook(&acme(), &webhook_id("gone"), at(6)).await.unwrap());
+    let few = store.claim_deliveries(DeliveryClaim { slots_each: 1, ..claim_of("b", 999) }).await.unwrap();
+    assert_eq!(few.saturated, [(acme(), webhook_id("stays"))], "nobody looks at what is left of it");
+    let all = DeliveryClaim { limit: 10_000, slots_each: 10_000, ..claim_of("b", 1_030) };
+    let claims = store.claim_deliveries(all).await.unwrap();
+    assert!(claims.deliveries.iter().all(|claimed| claimed.key.webhook.as_str() == "stays"));
+    assert_eq!(claims.deliveries.len(), many);
+    let _ = finish(store, &under_way[0], "a", 7, ERROR, retry(8)).await;
+    assert!(claim_one_of(store, "gone", 1_040).await.is_none(), "a retry of what was under way is not sent either");
+
+    let mut steps = 0;
+    while store.step_removals(MAX_REMOVED_AT_ONCE).await.unwrap() {
+        steps += 1;
+        assert!(steps < 9, "it does not come to an end");
+    }
+    for id in [&ids[0], &ids[many - 1]] {
+        let shown = view(store, id, "gone").await;
+        assert_eq!((shown.state, shown.reason.as_str()), (DeliveryState::Cancelled, "webhookDeleted"));
+        assert_eq!(view(store, id, "stays").await.state, DeliveryState::Waiting);
+    }
+    assert_eq!(store.backlog().await.unwrap().deliveries, many as u64);
+}
+
+async fn claim_one_of(store: &dyn Store, webhook: &str, seconds: i64) -> Option<ClaimedDelivery> {
+    let claims = store.claim_deliveries(DeliveryClaim { limit: 10_000, ..claim_of("c", seconds) }).await.unwrap();
+    claims.deliveries.into_iter().find(|claimed| claimed.key.webhook.as_str() == webhook)
 }

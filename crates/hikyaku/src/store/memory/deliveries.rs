@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hikyaku_core::delivery::{Decision, DeliveryState, FailureKind, History, Outcome};
-use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId};
+use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, WebhookId};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 
@@ -149,7 +149,7 @@ impl State {
                 break;
             }
             let Some(webhook) = self.webhooks.get(&key) else { continue };
-            let own_share = webhook.settings.claim_share(claim.slots_each);
+            let own_share = webhook.settings.claim_share(claim.slots_each).min(claim.most_each);
             let slots = *claim.slots.get(&key).unwrap_or(&own_share) as usize;
             if due.len() > slots {
                 claims.saturated.push(key.clone());
@@ -161,7 +161,7 @@ impl State {
                 claims.stopped_at = Some(key);
             }
         }
-        claims.next_due = self.deliveries.waiting.values().map(|w| w.due_at).filter(|due| *due > claim.now).min();
+        claims.next_due = self.deliveries.first_due().into_values().filter(|due| *due > claim.now).min();
         claims
     }
 
@@ -218,6 +218,16 @@ impl Deliveries {
             by_webhook.entry(webhook).or_default().push(key.clone());
         }
         by_webhook
+    }
+
+    /// When the first of each webhook's deliveries is due.
+    fn first_due(&self) -> BTreeMap<(&OrganizationId, &WebhookId), Timestamp> {
+        let mut first = BTreeMap::new();
+        for (key, waiting) in &self.waiting {
+            let due = first.entry((&key.organization, &key.webhook)).or_insert(waiting.due_at);
+            *due = waiting.due_at.min(*due);
+        }
+        first
     }
 
     fn lease(&mut self, key: DeliveryKey, claim: &DeliveryClaim, to: &Arc<Webhook>) -> Option<ClaimedDelivery> {

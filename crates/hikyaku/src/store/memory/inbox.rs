@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::ordering::Version;
 use jiff::Timestamp;
@@ -17,10 +18,10 @@ pub(super) type RowKey = (OrganizationId, String, String);
 
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    rows: BTreeMap<RowKey, Row>,
+    pub(super) rows: BTreeMap<RowKey, Row>,
     /// Rows ever recorded: a place is given once.
     recorded: i64,
-    lanes: BTreeMap<LaneKey, Lane>,
+    pub(super) lanes: BTreeMap<LaneKey, Lane>,
     /// The newest version that took effect; outlives the lane.
     applied: BTreeMap<LaneKey, Version>,
     /// Claims ever made: a lane that ended and began anew must not give out an old token again.
@@ -28,27 +29,31 @@ pub(super) struct Inbox {
 }
 
 #[derive(Debug)]
-struct Row {
+pub(super) struct Row {
     position: RowPosition,
-    new: NewRow,
-    effects: BTreeMap<String, Effect>,
+    pub(super) new: NewRow,
+    pub(super) effects: BTreeMap<String, Effect>,
+    /// How it stands while it has no effects.
+    pub(super) bare: RowState,
+    /// What is kept of it beside the body while it is quarantined.
+    pub(super) headers: Bytes,
 }
 
 #[derive(Debug)]
-struct Effect {
-    state: EffectState,
+pub(super) struct Effect {
+    pub(super) state: EffectState,
     failures: u32,
-    detail: String,
-    ended_at: Option<Timestamp>,
+    pub(super) detail: String,
+    pub(super) ended_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
-struct Lane {
+pub(super) struct Lane {
     /// From when anyone may act on it: the retry's time or, while leased, the lease's end.
-    due_at: Timestamp,
-    leased: Option<(Arc<str>, u64)>,
+    pub(super) due_at: Timestamp,
+    pub(super) leased: Option<(Arc<str>, u64)>,
     /// The waiting rows, by their place in the key's history.
-    work: BTreeSet<(Version, String)>,
+    pub(super) work: BTreeSet<(Version, String)>,
 }
 
 impl Inbox {
@@ -57,19 +62,28 @@ impl Inbox {
         if self.rows.contains_key(&key) {
             return RecordOutcome::Duplicate;
         }
-        let mut effects = BTreeMap::new();
-        for route in &new.routes {
-            let waiting = Effect { state: EffectState::Waiting, failures: 0, detail: String::new(), ended_at: None };
-            effects.insert(route.clone(), waiting);
-            // A lane that is leased or backs off keeps its time.
-            let fresh = || Lane { due_at: new.due_at, leased: None, work: BTreeSet::new() };
-            let lane = self.lanes.entry(LaneKey::of(&new, route)).or_insert_with(fresh);
-            lane.work.insert((new.version.clone(), new.delivery.clone()));
-        }
+        let (routes, now) = (new.routes.clone(), new.due_at);
+        self.put(key.clone(), new, RowState::Parked, Bytes::new());
+        self.begin(&key, &routes, now);
+        RecordOutcome::Stored
+    }
+
+    pub(super) fn put(&mut self, key: RowKey, new: NewRow, bare: RowState, headers: Bytes) {
         self.recorded += 1;
         let position = RowPosition(self.recorded);
-        self.rows.insert(key, Row { position, new, effects });
-        RecordOutcome::Stored
+        self.rows.insert(key, Row { position, new, effects: BTreeMap::new(), bare, headers });
+    }
+
+    /// Makes a row's work of these routes due. A lane that is leased or backs off keeps its time.
+    pub(super) fn begin(&mut self, key: &RowKey, routes: &[String], now: Timestamp) {
+        let Some(row) = self.rows.get_mut(key) else { return };
+        for route in routes {
+            let waiting = Effect { state: EffectState::Waiting, failures: 0, detail: String::new(), ended_at: None };
+            row.effects.insert(route.clone(), waiting);
+            let fresh = || Lane { due_at: now, leased: None, work: BTreeSet::new() };
+            let lane = self.lanes.entry(LaneKey::of(&row.new, route)).or_insert_with(fresh);
+            lane.work.insert((row.new.version.clone(), row.new.delivery.clone()));
+        }
     }
 
     pub(super) fn claim(&mut self, claim: &LaneClaim) -> LaneClaims {
@@ -143,8 +157,11 @@ impl Inbox {
                 && query.key.as_ref().is_none_or(|key| *key == row.key)
                 && query.before.is_none_or(|before| row.position < before)
         };
-        let of_organization = self.rows.values().filter(|row| row.new.organization == query.organization);
-        let mut rows: Vec<_> = of_organization.map(Row::view).filter(wanted).collect();
+        let in_state = |effect: &Effect| query.state.is_none_or(|state| state.as_str() == effect.state.as_str());
+        let has_route = |row: &Row, route| row.effects.get(route).is_some_and(in_state);
+        let meant = self.rows.values().filter(|row| row.new.organization == query.organization);
+        let meant = meant.filter(|row| query.route.as_ref().is_none_or(|route| has_route(row, route)));
+        let mut rows: Vec<_> = meant.map(Row::view).filter(wanted).collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.position));
         rows.truncate(query.limit as usize);
         rows
@@ -165,7 +182,8 @@ impl Inbox {
             detail: effect.detail.clone(),
             ended_at: effect.ended_at,
         });
-        Some(InboxRowDetail { row: row.view(), body: row.new.body.clone(), effects: effects.collect() })
+        let (body, headers) = (row.new.body.clone(), row.headers.clone());
+        Some(InboxRowDetail { row: row.view(), body, headers, effects: effects.collect() })
     }
 
     fn next_attempt_at(&self, row: &Row, route: &str, effect: &Effect) -> Option<Timestamp> {
@@ -206,6 +224,13 @@ impl Inbox {
 }
 
 impl Row {
+    pub(super) fn state(&self) -> RowState {
+        if self.effects.is_empty() {
+            return self.bare;
+        }
+        RowState::of(self.effects.values().map(|effect| effect.state))
+    }
+
     fn view(&self) -> InboxRowView {
         let new = &self.new;
         InboxRowView {
@@ -217,7 +242,7 @@ impl Row {
             key: new.key.clone(),
             timestamp: Timestamp::from_microsecond(new.version.micros).unwrap_or(new.received_at),
             received_at: new.received_at,
-            state: RowState::of(self.effects.values().map(|effect| effect.state)),
+            state: self.state(),
             reason: new.park_reason.clone(),
         }
     }

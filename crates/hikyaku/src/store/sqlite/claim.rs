@@ -1,8 +1,8 @@
 //! Taking due deliveries.
 //!
-//! What is due is looked for beside the thread that writes, webhook by webhook: the index leads from one webhook that
-//! waits to the next, so that a queue of any length to one of them costs the others nothing. The thread that writes
-//! then takes what is still due.
+//! What is due is looked for beside the thread that writes, webhook by webhook: [`Queues`] leads from one of which something
+//! is due to the next, so that neither a queue of any length nor webhooks that wait for later cost the others anything; of
+//! one without a free slot nothing is read at all. The thread that writes then takes what is still due.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,23 +13,17 @@ use hikyaku_core::event::EventType;
 use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, WebhookId};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
-use rusqlite::{CachedStatement, Connection, Rows, params};
+use rusqlite::{CachedStatement, Connection, params};
 
 use super::columns::{self, after, millis};
+use super::queues::{Queues, WebhookKey};
 use super::undelivered::FIRST_RUN;
 use super::webhooks::WebhookCache;
 use super::writer::Transaction;
 use crate::store::{ClaimedDelivery, DeliveryClaim, DeliveryClaims, StoreError};
 
-// Not one statement with `(organization, webhook) > (?1, ?2)`: SQLite would step over every row of the webhook at hand.
-const NEXT_WEBHOOK: &str = "SELECT organization, webhook, due_at FROM waiting
-    WHERE organization = ?1 AND webhook > ?2 ORDER BY webhook, due_at LIMIT 1";
-const NEXT_ORGANIZATION: &str = "SELECT organization, webhook, due_at FROM waiting
-    WHERE organization > ?1 ORDER BY organization, webhook, due_at LIMIT 1";
 const DUE: &str = "SELECT event FROM waiting
     WHERE organization = ?1 AND webhook = ?2 AND due_at <= ?3 ORDER BY due_at, event LIMIT ?4";
-const DUE_LATER: &str = "SELECT due_at FROM waiting
-    WHERE organization = ?1 AND webhook = ?2 AND due_at > ?3 ORDER BY due_at LIMIT 1";
 const EVENT: &str = "SELECT type, body FROM events WHERE organization = ?1 AND id = ?2";
 const LOOK: &str = "SELECT run, attempt, spoiled, attempt_started_at, due_at FROM waiting
     WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND due_at <= ?4";
@@ -40,10 +34,7 @@ const FIRST_ATTEMPT: &str = "SELECT started_at FROM attempts
 
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[NEXT_WEBHOOK, NEXT_ORGANIZATION, DUE, DUE_LATER, EVENT, LOOK, TAKE, FIRST_ATTEMPT];
-
-type WebhookKey = (OrganizationId, WebhookId);
+pub(super) const STATEMENTS: &[&str] = &[DUE, EVENT, LOOK, TAKE, FIRST_ATTEMPT];
 
 /// Deliveries that were due when they were looked for, and the rest of the claim's answer.
 pub(super) struct Found {
@@ -70,15 +61,20 @@ impl Found {
 }
 
 /// Looks for due deliveries, and takes none.
-pub(super) fn find(db: &Connection, webhooks: &WebhookCache, claim: &DeliveryClaim) -> Result<Found, StoreError> {
+pub(super) fn find(
+    db: &Connection,
+    webhooks: &WebhookCache,
+    queues: &Queues,
+    claim: &DeliveryClaim,
+) -> Result<Found, StoreError> {
     let mut walk = Walk::new(db, webhooks, claim)?;
     // Those after the one at which the last claim stopped, then from the first up to that one.
-    for (mut from, until) in [(claim.after.clone(), None), (None, claim.after.as_ref())] {
-        while let Some((webhook, first_due)) = walk.next(from.as_ref())? {
-            if until.is_some_and(|until| webhook > *until) {
+    for (mut from, until) in [(claim.after.clone().map(Arc::new), None), (None, claim.after.as_ref())] {
+        while let Some(webhook) = queues.next_due(from.as_deref(), claim.now) {
+            if until.is_some_and(|until| *webhook > *until) {
                 break;
             }
-            if walk.visit(&webhook, first_due)? == Visit::NoMoreRoom {
+            if walk.visit(&webhook)? == Visit::NoMoreRoom {
                 return Ok(walk.found);
             }
             from = Some(webhook);
@@ -96,17 +92,14 @@ enum Visit {
     NoMoreRoom,
 }
 
-/// The way along the webhooks that wait.
+/// The way along the webhooks of which something is due.
 struct Walk<'a> {
     db: &'a Connection,
     webhooks: &'a WebhookCache,
     claim: &'a DeliveryClaim,
     /// The shares of webhooks that have a cap or a rate of their own, by organization.
     shares: HashMap<OrganizationId, HashMap<WebhookId, u32>>,
-    next_webhook: CachedStatement<'a>,
-    next_organization: CachedStatement<'a>,
     due: CachedStatement<'a>,
-    due_later: CachedStatement<'a>,
     event: CachedStatement<'a>,
     found: Found,
 }
@@ -118,38 +111,22 @@ impl<'a> Walk<'a> {
             webhooks,
             claim,
             shares: HashMap::new(),
-            next_webhook: db.prepare_cached(NEXT_WEBHOOK)?,
-            next_organization: db.prepare_cached(NEXT_ORGANIZATION)?,
             due: db.prepare_cached(DUE)?,
-            due_later: db.prepare_cached(DUE_LATER)?,
             event: db.prepare_cached(EVENT)?,
             found: Found { due: Vec::new(), claims: DeliveryClaims::default() },
         })
     }
 
-    /// The webhook after `from`, and when the first of its deliveries is due.
-    fn next(&mut self, from: Option<&WebhookKey>) -> Result<Option<(WebhookKey, Timestamp)>, StoreError> {
-        if let Some((organization, webhook)) = from {
-            let next = first(self.next_webhook.query([organization.as_str(), webhook.as_str()])?)?;
-            if next.is_some() {
-                return Ok(next);
-            }
-        }
-        // No name is empty.
-        let organization = from.map_or("", |(organization, _)| organization.as_str());
-        first(self.next_organization.query([organization])?)
-    }
-
-    fn visit(&mut self, webhook: &WebhookKey, first_due: Timestamp) -> Result<Visit, StoreError> {
-        if first_due > self.claim.now {
-            self.note_due(Some(first_due));
-            return Ok(Visit::GoOn);
-        }
+    fn visit(&mut self, webhook: &WebhookKey) -> Result<Visit, StoreError> {
         let left = self.claim.limit as usize - self.found.due.len();
         if left == 0 {
             return Ok(Visit::NoMoreRoom);
         }
         let slots = self.slots(webhook)? as usize;
+        if slots == 0 {
+            self.found.claims.saturated.push(webhook.clone());
+            return Ok(Visit::GoOn);
+        }
         let mut events = self.due_events(webhook, slots.saturating_add(1))?;
         if events.len() > slots {
             self.found.claims.saturated.push(webhook.clone());
@@ -158,8 +135,6 @@ impl<'a> Walk<'a> {
         for event in events {
             self.keep(webhook, event)?;
         }
-        let later = self.first_due_later(webhook)?;
-        self.note_due(later);
         if self.found.due.len() == self.claim.limit as usize {
             self.found.claims.stopped_at = Some(webhook.clone());
         }
@@ -176,7 +151,8 @@ impl<'a> Walk<'a> {
                 Some(known) => known,
                 None => self.webhooks.load(self.db, organization)?,
             };
-            let share = |webhook: &Arc<Webhook>| webhook.settings.claim_share(self.claim.slots_each);
+            let share =
+                |webhook: &Arc<Webhook>| webhook.settings.claim_share(self.claim.slots_each).min(self.claim.most_each);
             let own = webhooks.iter().filter(|webhook| share(webhook) != self.claim.slots_each);
             let own = own.map(|webhook| (webhook.id.clone(), share(webhook))).collect();
             self.shares.insert(organization.clone(), own);
@@ -196,16 +172,6 @@ impl<'a> Walk<'a> {
         Ok(events)
     }
 
-    fn first_due_later(&mut self, (organization, webhook): &WebhookKey) -> Result<Option<Timestamp>, StoreError> {
-        let mut rows =
-            self.due_later.query(params![organization.as_str(), webhook.as_str(), millis(self.claim.now)])?;
-        rows.next()?.map(|row| columns::time(row, 0)).transpose()
-    }
-
-    fn note_due(&mut self, due: Option<Timestamp>) {
-        self.found.claims.next_due = self.found.claims.next_due.into_iter().chain(due).min();
-    }
-
     /// Keeps a due delivery with its event. An event never changes, so that it can be read before the delivery is taken.
     fn keep(&mut self, (organization, webhook): &WebhookKey, event: EventId) -> Result<(), StoreError> {
         let mut rows = self.event.query([organization.as_str(), event.as_str()])?;
@@ -217,12 +183,6 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn first(mut rows: Rows<'_>) -> Result<Option<(WebhookKey, Timestamp)>, StoreError> {
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let key = (columns::organization(row, 0)?, columns::webhook_id(row, 1)?);
-    Ok(Some((key, columns::time(row, 2)?)))
-}
-
 /// Takes those of the deliveries found that are still due.
 pub(super) fn take(
     transaction: &mut Transaction<'_>,
@@ -231,11 +191,7 @@ pub(super) fn take(
 ) -> Result<DeliveryClaims, StoreError> {
     let Found { due, mut claims } = found;
     for due in due {
-        if let Some(taken) = take_one(transaction, claim, due)? {
-            let lease_end = after(claim.now, claim.lease.duration_for(&taken.webhook));
-            claims.next_due = claims.next_due.into_iter().chain([lease_end]).min();
-            claims.deliveries.push(taken);
-        }
+        claims.deliveries.extend(take_one(transaction, claim, due)?);
     }
     Ok(claims)
 }
@@ -250,8 +206,9 @@ fn take_one(
     let Begun { run, attempt, spoiled_by_us, interrupted, due_at } = begun;
     // An attempt that was left behind goes on to be the present one: it may have arrived.
     let attempt = if interrupted.is_some() { attempt } else { attempt + 1 };
-    let missing = || StoreError::Damaged(format!("a delivery's webhook {} is missing", key.webhook));
-    let to = transaction.webhooks.find(transaction.db, &key.organization, &key.webhook)?.ok_or_else(missing)?;
+    // Without its webhook it is being cancelled.
+    let to = transaction.webhooks.find(transaction.db, &key.organization, &key.webhook)?;
+    let Some(to) = to else { return Ok(None) };
     transaction.db.prepare_cached(TAKE)?.execute(params![
         key.organization.as_str(),
         key.event.as_str(),
@@ -261,6 +218,7 @@ fn take_one(
         attempt,
         millis(interrupted.unwrap_or(claim.at)),
     ])?;
+    transaction.queues.touch(&key.organization, &key.webhook);
     let asks = attempt > 1 && to.previous_secret.is_some();
     let first_attempt_at = if asks { first_attempt_at(transaction.db, &key, run)? } else { None };
     let history = History { attempts: attempt.saturating_sub(1), spoiled_by_us, on_request: run > FIRST_RUN };

@@ -52,6 +52,7 @@ pub(super) fn finish_attempt(
     if !held {
         return Ok(FinishOutcome::LeaseLost);
     }
+    transaction.queues.touch(&key.organization, &key.webhook);
     let switched_off = match decision {
         Decision::Exhausted { switch_off: true } => {
             webhooks::note_exhausted(transaction, &key.organization, &key.webhook, &key.event, ended_at)?

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::ordering::Version;
 use jiff::Timestamp;
 use rusqlite::{CachedStatement, Connection, Row, params};
 
 use super::columns::{self, millis, sound};
+use super::quarantine;
 use super::writer::Transaction;
 use crate::store::{
     EffectState, EffectView, InboxQuery, InboxRowDetail, InboxRowView, LaneKey, NewRow, RecordOutcome, RowPosition,
@@ -32,7 +34,13 @@ macro_rules! list {
             "SELECT position, provider, source, delivery, type, key, micros, received_at, state, reason
     FROM inbox_rows WHERE organization = ?1 AND ",
             $filter,
-            " AND position < ?5 ORDER BY position DESC LIMIT ?6"
+            " AND position < ?5 AND (?7 IS NULL
+        OR EXISTS (SELECT 1 FROM effects e WHERE e.organization = ?1 AND e.provider = inbox_rows.provider
+            AND e.delivery = inbox_rows.delivery AND e.route = ?7 AND (?3 IS NULL OR e.state = ?3))
+        OR ((?3 IS NULL OR ?3 = 'waiting') AND EXISTS (SELECT 1 FROM work w INDEXED BY work_row
+            WHERE w.organization = ?1 AND w.provider = inbox_rows.provider AND w.delivery = inbox_rows.delivery
+            AND w.route = ?7)))
+    ORDER BY position DESC LIMIT ?6"
         )
     };
 }
@@ -72,6 +80,17 @@ pub(super) const STATEMENTS: &[&str] = &[
 pub(super) fn record(transaction: &mut Transaction<'_>, row: &NewRow) -> Result<RecordOutcome, StoreError> {
     let db = transaction.db;
     let state = if row.routes.is_empty() { RowState::Parked } else { RowState::Waiting };
+    let outcome = put(db, row, state)?;
+    if outcome == RecordOutcome::Stored {
+        for route in &row.routes {
+            add_work(db, &LaneKey::of(row, route), &row.delivery, &row.version, row.due_at)?;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Stores a received delivery without work, unless its id is known.
+pub(super) fn put(db: &Connection, row: &NewRow, state: RowState) -> Result<RecordOutcome, StoreError> {
     let inserted = db.prepare_cached(INSERT_ROW)?.execute(params![
         row.organization.as_str(),
         row.provider,
@@ -91,25 +110,34 @@ pub(super) fn record(transaction: &mut Transaction<'_>, row: &NewRow) -> Result<
         return Ok(RecordOutcome::Duplicate);
     }
     db.prepare_cached(INSERT_BODY)?.execute(params![db.last_insert_rowid(), &row.body[..]])?;
-    for route in &row.routes {
-        add_work(db, row, &LaneKey::of(row, route))?;
-    }
     Ok(RecordOutcome::Stored)
 }
 
-fn add_work(db: &Connection, row: &NewRow, lane: &LaneKey) -> Result<(), StoreError> {
+/// Whether an id is known.
+pub(super) fn find_id(db: &Connection, id: [&str; 3]) -> Result<bool, StoreError> {
+    Ok(db.prepare_cached(ROW)?.exists(id)?)
+}
+
+/// Adds a delivery to a lane, due at `due_at` unless the lane has its own time.
+pub(super) fn add_work(
+    db: &Connection,
+    lane: &LaneKey,
+    delivery: &str,
+    version: &Version,
+    due_at: Timestamp,
+) -> Result<(), StoreError> {
     let organization = lane.organization.as_str();
     db.prepare_cached(INSERT_WORK)?.execute(params![
         organization,
         lane.route,
         lane.provider,
         lane.lane,
-        row.version.micros,
-        row.version.rank as i64,
-        row.version.event,
-        row.delivery,
+        version.micros,
+        version.rank as i64,
+        version.event,
+        delivery,
     ])?;
-    let lane = params![organization, lane.route, lane.provider, lane.lane, millis(row.due_at)];
+    let lane = params![organization, lane.route, lane.provider, lane.lane, millis(due_at)];
     db.prepare_cached(OPEN_LANE)?.execute(lane)?;
     Ok(())
 }
@@ -119,8 +147,9 @@ pub(super) fn list(db: &Connection, query: &InboxQuery) -> Result<Vec<InboxRowVi
     let mut statement = statement(db, query)?;
     let before = query.before.map_or(i64::MAX, |before| before.0);
     let state = query.state.map(RowState::as_str);
-    let mut rows =
-        statement.query(params![query.organization.as_str(), query.key, state, query.source, before, query.limit])?;
+    let organization = query.organization.as_str();
+    let InboxQuery { key, source, route, limit, .. } = query;
+    let mut rows = statement.query(params![organization, key, state, source, before, limit, route])?;
     let mut views = Vec::new();
     while let Some(row) = rows.next()? {
         views.push(view(row)?);
@@ -153,7 +182,8 @@ pub(super) fn detail(
     let Some(row) = rows.next()? else { return Ok(None) };
     let row = view(row)?;
     let body = db.prepare_cached(BODY)?.query_row([row.position.0], |row| row.get::<_, Vec<u8>>(0))?;
-    Ok(Some(InboxRowDetail { row, body: body.into(), effects: effects(db, id)? }))
+    let headers = quarantine::headers(db, row.position.0)?;
+    Ok(Some(InboxRowDetail { row, body: body.into(), headers: headers.into(), effects: effects(db, id)? }))
 }
 
 fn effects(db: &Connection, id: [&str; 3]) -> Result<Vec<EffectView>, StoreError> {

@@ -172,11 +172,17 @@ pub(super) fn finish_lane(transaction: &mut Transaction<'_>, finish: &FinishLane
     if let Some(row) = &finish.retry {
         retry_row(db, &finish.key, row)?;
     }
-    db.prepare_cached(CLOSE)?.execute(parts(&finish.key))?;
+    close_lane(db, &finish.key)?;
     if let Some(version) = &finish.applied {
         apply(db, &finish.key, version)?;
     }
     Ok(FinishOutcome::Applied { switched_off: false })
+}
+
+/// Ends a lane that has no more work.
+pub(super) fn close_lane(db: &Connection, lane: &LaneKey) -> Result<(), StoreError> {
+    db.prepare_cached(CLOSE)?.execute(parts(lane))?;
+    Ok(())
 }
 
 /// Gives the lane back, due when there is something to do; `false` where the lease is not held.
@@ -189,7 +195,8 @@ fn release(db: &Connection, finish: &FinishLane) -> Result<bool, StoreError> {
     Ok(db.prepare_cached(RELEASE)?.execute(parameters)? == 1)
 }
 
-fn end_row(db: &Connection, lane: &LaneKey, ended: &EndedRow, at: Timestamp) -> Result<(), StoreError> {
+/// Ends a row that waits in this lane; one that does not is left as it is.
+pub(super) fn end_row(db: &Connection, lane: &LaneKey, ended: &EndedRow, at: Timestamp) -> Result<(), StoreError> {
     let [organization, route, provider, name] = parts(lane);
     let Some((version, failures)) = find_work(db, lane, &ended.delivery)? else { return Ok(()) };
     let Version { micros, rank, event } = version;
@@ -211,7 +218,7 @@ fn find_work(db: &Connection, lane: &LaneKey, delivery: &str) -> Result<Option<(
 }
 
 /// Brings the state of an inbox row up to date when one of its effects has ended.
-fn set_state(db: &Connection, id: [&str; 3]) -> Result<(), StoreError> {
+pub(super) fn set_state(db: &Connection, id: [&str; 3]) -> Result<(), StoreError> {
     if db.prepare_cached(WAITS)?.query_row(id, |row| row.get(0))? {
         return Ok(());
     }

@@ -10,13 +10,17 @@ mod columns;
 mod errors;
 mod finish;
 mod inbox;
+mod interventions;
 mod lanes;
 mod log;
 mod open;
 mod publish;
+mod quarantine;
+mod queues;
 mod read;
 mod readers;
 mod recoveries;
+mod removals;
 mod reseal;
 mod retention;
 mod search;
@@ -42,13 +46,15 @@ use tokio::sync::Mutex;
 
 use super::{
     Backlog, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped, EventView,
-    Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, LaneClaim, LaneClaims, LogEntry, LogPosition,
-    LogQuery, MissedEvents, MissedQuery, NewRecovery, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep,
-    RecoveryStepped, ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
+    Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention, LaneClaim,
+    LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery, NewRecovery, QuarantineOutcome,
+    Quarantined, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store,
+    StoreError, TokenQuery, WebhookChange,
 };
 use crate::clock::Clock;
 use crate::store::seal::Seal;
 pub use open::OpenError;
+use queues::Queues;
 use readers::Readers;
 use webhooks::WebhookCache;
 use writer::{Transaction, Writer};
@@ -58,6 +64,7 @@ pub struct SqliteStore {
     writer: Writer,
     readers: Readers,
     webhooks: Arc<WebhookCache>,
+    queues: Arc<Queues>,
     /// One claim at a time: two would find the same deliveries, and one of them go away with few.
     claiming_deliveries: Mutex<()>,
     /// The same for lanes.
@@ -71,10 +78,13 @@ impl SqliteStore {
     pub fn open(path: &Path, seal: Seal, clock: &dyn Clock) -> Result<Self, OpenError> {
         let opened = open::open(path, &seal, clock)?;
         let webhooks = Arc::new(WebhookCache::new(seal));
-        let writer = Writer::start(opened.writer, opened.lock, opened.file, opened.wal_path, webhooks.clone())
+        let queues = opened.queues;
+        let writer = (opened.writer, opened.lock, opened.file, opened.wal_path);
+        let writer = Writer::start(writer.0, writer.1, writer.2, writer.3, webhooks.clone(), queues.clone())
             .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let readers = Readers::new(opened.readers);
-        Ok(Self { writer, readers, webhooks, claiming_deliveries: Mutex::default(), claiming_lanes: Mutex::default() })
+        let (claiming_deliveries, claiming_lanes) = Default::default();
+        Ok(Self { writer, readers, webhooks, queues, claiming_deliveries, claiming_lanes })
     }
 }
 
@@ -129,7 +139,14 @@ impl Store for SqliteStore {
         at: Timestamp,
     ) -> Result<bool, StoreError> {
         let (organization, id) = (organization.clone(), id.clone());
-        self.writer.run(move |transaction| webhooks::delete(transaction, &organization, &id, at)).await
+        self.writer.run(move |transaction| removals::remove(transaction, &organization, &id, at)).await
+    }
+
+    async fn step_removals(&self, max_rows: u32) -> Result<bool, StoreError> {
+        if self.readers.run(removals::next).await?.is_none() {
+            return Ok(false);
+        }
+        self.writer.run(move |transaction| removals::step(transaction.db, max_rows)).await
     }
 
     async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError> {
@@ -144,12 +161,16 @@ impl Store for SqliteStore {
     async fn claim_deliveries(&self, claim: DeliveryClaim) -> Result<DeliveryClaims, StoreError> {
         let _alone = self.claiming_deliveries.lock().await;
         let claim = Arc::new(claim);
-        let (asked, webhooks) = (claim.clone(), self.webhooks.clone());
-        let found = self.readers.run(move |db| claim::find(db, &webhooks, &asked)).await?;
-        if found.is_empty() {
-            return Ok(found.into_claims());
-        }
-        self.writer.run(move |transaction| claim::take(transaction, &claim, found)).await
+        let (asked, webhooks, queues) = (claim.clone(), self.webhooks.clone(), self.queues.clone());
+        let found = self.readers.run(move |db| claim::find(db, &webhooks, &queues, &asked)).await?;
+        let now = claim.now;
+        let mut claims = if found.is_empty() {
+            found.into_claims()
+        } else {
+            self.writer.run(move |transaction| claim::take(transaction, &claim, found)).await?
+        };
+        claims.next_due = self.queues.next_later(now);
+        Ok(claims)
     }
 
     async fn claim_lanes(&self, claim: LaneClaim) -> Result<LaneClaims, StoreError> {
@@ -226,6 +247,23 @@ impl Store for SqliteStore {
     ) -> Result<Option<InboxRowDetail>, StoreError> {
         let (organization, provider, delivery) = (organization.clone(), provider.to_owned(), delivery.to_owned());
         self.readers.run(move |db| inbox::detail(db, &organization, &provider, &delivery)).await
+    }
+
+    async fn quarantine(&self, new: Quarantined) -> Result<QuarantineOutcome, StoreError> {
+        // Anybody can send what does not verify: what is not to be kept takes none of the writer's time.
+        let new = Arc::new(new);
+        let asked = new.clone();
+        match self.readers.run(move |db| quarantine::objection(db, &asked)).await? {
+            Some(objection) => Ok(objection),
+            None => self.writer.run(move |transaction| quarantine::keep(transaction.db, &new)).await,
+        }
+    }
+
+    async fn intervene(&self, batch: Vec<Intervention>) -> Result<Vec<Intervened>, StoreError> {
+        let all = move |transaction: &mut Transaction<'_>| {
+            batch.iter().map(|asked| interventions::intervene(transaction, asked)).collect()
+        };
+        self.writer.run(all).await
     }
 
     async fn create_token(&self, token: ApiToken) -> Result<(), StoreError> {

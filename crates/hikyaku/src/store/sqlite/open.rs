@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rusqlite_migration::{M, MigrationDefinitionError, Migrations};
 
 use super::columns;
+use super::queues::Queues;
 use super::reseal::{self, Failure};
 use crate::clock::Clock;
 use crate::file::FileInUse;
@@ -50,6 +52,8 @@ pub(super) const SCHEMA: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0003_runs.sql")),
     M::up(include_str!("../migrations/sqlite/0004_tokens.sql")),
     M::up(include_str!("../migrations/sqlite/0005_search.sql")),
+    M::up(include_str!("../migrations/sqlite/0006_removals.sql")),
+    M::up(include_str!("../migrations/sqlite/0007_quarantine.sql")),
 ];
 
 /// Why a store could not be opened.
@@ -114,6 +118,7 @@ pub enum OpenError {
 /// A store's parts.
 pub(super) struct Opened {
     pub(super) writer: Connection,
+    pub(super) queues: Arc<Queues>,
     pub(super) readers: Vec<Connection>,
     pub(super) lock: File,
     pub(super) file: FileInUse,
@@ -135,9 +140,11 @@ pub(super) fn open(path: &Path, seal: &Seal, clock: &dyn Clock) -> Result<Opened
         Failure::Sqlite(error) => explain(error),
         Failure::Seal(source) => OpenError::Sealed { path: path.to_owned(), source },
     })?;
+    let queues = Queues::load(&writer)
+        .map_err(|error| OpenError::Sqlite { path: path.to_owned(), reason: error.to_string() })?;
     let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, READER_CACHE_KIB);
     let readers = (0..READERS).map(|_| reader()).collect::<Result<_, _>>().map_err(explain)?;
-    Ok(Opened { writer, readers, lock, file: FileInUse::new(path), wal_path: beside(path, "-wal") })
+    Ok(Opened { writer, queues, readers, lock, file: FileInUse::new(path), wal_path: beside(path, "-wal") })
 }
 
 fn check_version(found: i32) -> Result<(), OpenError> {

@@ -10,6 +10,7 @@ use hikyaku_core::webhook::Webhook;
 use rusqlite::{Connection, params};
 
 use super::columns::{self, after, millis};
+use super::queues::QueueView;
 use super::undelivered::{self, FIRST_RUN};
 use super::webhooks::Webhooks;
 use super::writer::Transaction;
@@ -43,7 +44,8 @@ pub(super) fn publish(transaction: &mut Transaction<'_>, publish: &Publish) -> R
     if let Some(about) = &publish.about {
         webhooks = webhooks.iter().filter(|webhook| webhook.id != *about).cloned().collect();
     }
-    let mut insertion = Insertion { db: transaction.db, publish, webhooks, room: publish.room.clone() };
+    let room = publish.room.clone();
+    let mut insertion = Insertion { db: transaction.db, queues: transaction.queues, publish, webhooks, room };
     let events = publish.events.iter().zip(known);
     let stored = events.map(|(event, known)| known.map_or_else(|| insertion.insert(event), Ok));
     Ok(PublishOutcome::Stored(stored.collect::<Result<_, _>>()?))
@@ -72,6 +74,7 @@ fn find(db: &Connection, publish: &Publish, event: &NewEvent) -> Result<Option<S
 
 struct Insertion<'a> {
     db: &'a Connection,
+    queues: &'a mut QueueView,
     publish: &'a Publish,
     webhooks: Webhooks,
     room: HashMap<WebhookId, u32>,
@@ -135,6 +138,7 @@ impl Insertion<'_> {
             started_at,
             millis(event.created_at),
         ])?;
+        self.queues.touch(organization, &webhook.id);
         let Some(room) = room else { return Ok(None) };
         *room -= 1;
         let key =

@@ -179,7 +179,7 @@ pub(super) fn step(transaction: &mut Transaction<'_>, step: &RecoveryStep) -> Re
         let (organization, webhook, _) = &recovery.key;
         let to = transaction.webhooks.find(transaction.db, organization, webhook)?;
         let is_on = to.is_some_and(|webhook| webhook.off.is_none());
-        let (made_due, rests) = if is_on { make_due(transaction.db, step, recovery)? } else { (0, true) };
+        let (made_due, rests) = if is_on { make_due(transaction, step, recovery)? } else { (0, true) };
         stepped.made_due += made_due;
         stepped.running += u32::from(!rests);
     }
@@ -187,7 +187,12 @@ pub(super) fn step(transaction: &mut Transaction<'_>, step: &RecoveryStep) -> Re
 }
 
 /// Makes the next events of a recovery due, as far as their webhook has room; how many, and whether none are left.
-fn make_due(db: &Connection, step: &RecoveryStep, recovery: &Running) -> Result<(u32, bool), StoreError> {
+fn make_due(
+    transaction: &mut Transaction<'_>,
+    step: &RecoveryStep,
+    recovery: &Running,
+) -> Result<(u32, bool), StoreError> {
+    let db = transaction.db;
     let (organization, webhook, _) = &recovery.key;
     let whose = [organization.as_str(), webhook.as_str()];
     let due = params![whose[0], whose[1], millis(step.now), step.most_due];
@@ -201,7 +206,7 @@ fn make_due(db: &Connection, step: &RecoveryStep, recovery: &Running) -> Result<
     for (entry, due_at) in next.iter().zip(due_times(step.now, next.len())) {
         let event = entry.position.event.clone();
         let key = DeliveryKey { organization: organization.clone(), event, webhook: webhook.clone() };
-        begin_run(db, &key, before, due_at)?;
+        begin_run(transaction, &key, before, due_at)?;
     }
     let ended = next.len() < room as usize;
     advance(db, recovery, &next, ended)?;

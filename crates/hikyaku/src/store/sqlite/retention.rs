@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{self, millis, sound};
+use super::quarantine;
 use crate::store::{Aged, DropStep, Dropped, EventPlace, InboxPlace, RowPosition, StoreError};
 use hikyaku_core::ids::{EventId, OrganizationId};
 use jiff::Timestamp;
@@ -170,6 +171,7 @@ impl Dropping<'_> {
             return Ok(());
         }
         let effects = self.db.prepare_cached(DROP_EFFECTS)?.execute(id)?;
+        quarantine::forget(self.db, position.0)?;
         self.db.prepare_cached(DROP_BODY)?.execute([position.0])?;
         self.dropped.inbox_rows += self.db.prepare_cached(DROP_ROW)?.execute([position.0])? as u64;
         self.touch(effects + 1);

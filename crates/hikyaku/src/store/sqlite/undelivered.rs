@@ -90,18 +90,25 @@ pub(super) fn resend(
     if db.prepare_cached(WAITS)?.query_row(names(key), |row| row.get::<_, bool>(0))? {
         return Ok(ResendOutcome::StillWaiting);
     }
-    begin_run(db, key, FIRST_RUN, due_at)?;
+    begin_run(transaction, key, FIRST_RUN, due_at)?;
     Ok(ResendOutcome::Begun)
 }
 
 /// Makes a delivery that does not wait wait again, in the run after its last one; `before` stands for that where it
 /// never had one.
-pub(super) fn begin_run(db: &Connection, key: &DeliveryKey, before: u32, due_at: Timestamp) -> Result<(), StoreError> {
+pub(super) fn begin_run(
+    transaction: &mut Transaction<'_>,
+    key: &DeliveryKey,
+    before: u32,
+    due_at: Timestamp,
+) -> Result<(), StoreError> {
+    let db = transaction.db;
     db.prepare_cached(FORGET)?.execute(names(key))?;
     let last: Option<u32> = db.prepare_cached(LAST_RUN)?.query_row(names(key), |row| row.get(0)).optional()?;
     let run = last.unwrap_or(before) + 1;
     let [organization, event, webhook] = names(key);
     db.prepare_cached(WAIT)?.execute(params![organization, event, webhook, millis(due_at), run])?;
+    transaction.queues.touch(&key.organization, &key.webhook);
     Ok(())
 }
 

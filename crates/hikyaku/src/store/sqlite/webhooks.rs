@@ -9,9 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
-use super::columns::millis;
 use super::writer::Transaction;
 use super::{publish, recoveries, webhook_row};
 use crate::store::seal::Seal;
@@ -31,24 +30,10 @@ const CHANGE: &str = "UPDATE webhooks
     SET url = ?3, events = ?4, description = ?5, secret = ?6, off_since = ?7, off_event = ?8, created_at = ?9,
         settings = ?10, exhausted = ?11, previous_secret = ?12, rotated_at = ?13, previous_until = ?14
     WHERE organization = ?1 AND id = ?2";
-const DELETE: &str = "DELETE FROM webhooks WHERE organization = ?1 AND id = ?2";
-const CANCEL: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, run, created_at)
-    SELECT organization, event, webhook, 'cancelled', ?3, ?4, run, created_at FROM waiting INDEXED BY waiting_due
-    WHERE organization = ?1 AND webhook = ?2";
-const CANCEL_HELD: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, created_at)
-    SELECT organization, event, webhook, 'cancelled', ?3, ?4, created_at FROM undelivered INDEXED BY undelivered_oldest
-    WHERE organization = ?1 AND webhook = ?2 AND kind = 'held'";
-const FORGET_UNDELIVERED: &str = "DELETE FROM undelivered INDEXED BY undelivered_oldest
-    WHERE organization = ?1 AND webhook = ?2";
-const FORGET_RECOVERIES: &str = "DELETE FROM recoveries WHERE organization = ?1 AND webhook = ?2";
-/// Left to itself, SQLite would read all that waits in the organization; the same for the other two that name an index.
-const STOP_WAITING: &str = "DELETE FROM waiting INDEXED BY waiting_due
-    WHERE organization = ?1 AND webhook = ?2";
 
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[LOAD, CREATE, CHANGE, DELETE, CANCEL, CANCEL_HELD, FORGET_UNDELIVERED, FORGET_RECOVERIES, STOP_WAITING];
+pub(super) const STATEMENTS: &[&str] = &[LOAD, CREATE, CHANGE];
 
 /// An organization's webhooks, oldest first.
 pub(super) type Webhooks = Arc<[Arc<Webhook>]>;
@@ -134,7 +119,12 @@ impl WebhookView {
     }
 
     /// Notes that a webhook was removed.
-    fn remove(&mut self, db: &Connection, organization: &OrganizationId, id: &WebhookId) -> Result<(), StoreError> {
+    pub(super) fn remove(
+        &mut self,
+        db: &Connection,
+        organization: &OrganizationId,
+        id: &WebhookId,
+    ) -> Result<(), StoreError> {
         let webhooks = self.without(db, organization, id)?;
         self.own.insert(organization.clone(), webhooks.into());
         Ok(())
@@ -232,30 +222,6 @@ pub(super) fn note_success(
         Some(webhook) => write(transaction, CHANGE, Webhook { exhausted: 0, ..Webhook::clone(&webhook) }),
         None => Ok(()),
     }
-}
-
-/// Removes a webhook and cancels what waits for it; `false` where there was none.
-pub(super) fn delete(
-    transaction: &mut Transaction<'_>,
-    organization: &OrganizationId,
-    id: &WebhookId,
-    at: Timestamp,
-) -> Result<bool, StoreError> {
-    let Transaction { db, webhooks, .. } = transaction;
-    if webhooks.find(db, organization, id)?.is_none() {
-        return Ok(false);
-    }
-    webhooks.remove(db, organization, id)?;
-    let key = params![organization.as_str(), id.as_str()];
-    db.prepare_cached(DELETE)?.execute(key)?;
-    let reason = "webhookDeleted";
-    for cancel in [CANCEL, CANCEL_HELD] {
-        db.prepare_cached(cancel)?.execute(params![organization.as_str(), id.as_str(), reason, millis(at)])?;
-    }
-    for forget in [STOP_WAITING, FORGET_UNDELIVERED, FORGET_RECOVERIES] {
-        db.prepare_cached(forget)?.execute(key)?;
-    }
-    Ok(true)
 }
 
 fn write(transaction: &mut Transaction<'_>, sql: &'static str, webhook: Webhook) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use super::errors;
+use super::queues::{QueueView, Queues};
 use super::webhooks::{WebhookCache, WebhookView};
 use crate::file::FileInUse;
 use crate::store::StoreError;
@@ -33,6 +34,8 @@ pub(super) struct Transaction<'w> {
     pub(super) db: &'w Connection,
     /// The webhooks as this transaction sees them.
     pub(super) webhooks: &'w mut WebhookView,
+    /// What waits for whom: to be told of every change of `waiting`.
+    pub(super) queues: &'w mut QueueView,
     /// The last number that was given to a claim of a lane.
     pub(super) lane_claims: &'w mut i64,
 }
@@ -41,6 +44,7 @@ pub(super) struct Transaction<'w> {
 struct State {
     connection: Connection,
     webhooks: WebhookView,
+    queues: QueueView,
     lane_claims: i64,
     file: FileInUse,
     wal: Wal,
@@ -56,10 +60,11 @@ impl Writer {
         file: FileInUse,
         wal_path: PathBuf,
         webhooks: Arc<WebhookCache>,
+        queues: Arc<Queues>,
     ) -> io::Result<Self> {
         let wal = Wal { path: wal_path, fold_at_bytes: MAX_WAL_BYTES };
-        let mut state =
-            State { connection, webhooks: WebhookView::new(webhooks), lane_claims: 0, file, wal, _lock: lock };
+        let (webhooks, queues) = (WebhookView::new(webhooks), QueueView::new(queues));
+        let mut state = State { connection, webhooks, queues, lane_claims: 0, file, wal, _lock: lock };
         let (jobs, mut queue) = mpsc::channel::<Job>(MAX_QUEUED_JOBS);
         let thread = thread::Builder::new().name("sqlite-writer".into()).spawn(move || {
             while let Some(job) = queue.blocking_recv() {
@@ -99,6 +104,8 @@ impl Writer {
     ) -> Result<T, StoreError> {
         let (caller, answered) = oneshot::channel();
         let job: Job = Box::new(move |state| work(state, caller));
+        #[cfg(test)]
+        let _held = crate::clock::hold_time();
         let stopped = || StoreError::Unavailable("the thread that writes has stopped; restart the program".into());
         self.jobs.as_ref().ok_or_else(stopped)?.send(job).await.map_err(|_| stopped())?;
         let lost = |_| Err(StoreError::Unknown("the thread that writes stopped during this write".into()));
@@ -123,9 +130,18 @@ impl State {
     ) -> Result<T, StoreError> {
         let result = self.attempt(work);
         match &result {
-            Ok(_) => self.webhooks.committed(),
-            Err(StoreError::Unknown(_)) => self.webhooks.unknown(),
-            Err(StoreError::Unavailable(_) | StoreError::Damaged(_)) => self.webhooks.rolled_back(),
+            Ok(_) => {
+                self.webhooks.committed();
+                self.queues.committed();
+            }
+            Err(StoreError::Unknown(_)) => {
+                self.webhooks.unknown();
+                self.queues.unknown();
+            }
+            Err(StoreError::Unavailable(_) | StoreError::Damaged(_)) => {
+                self.webhooks.rolled_back();
+                self.queues.rolled_back();
+            }
         }
         result
     }
@@ -142,10 +158,15 @@ impl State {
             return Err(StoreError::Unavailable("its file was moved or deleted; put it back and restart".into()));
         }
         let open = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut transaction =
-            Transaction { db: &open, webhooks: &mut self.webhooks, lane_claims: &mut self.lane_claims };
+        let mut transaction = Transaction {
+            db: &open,
+            webhooks: &mut self.webhooks,
+            queues: &mut self.queues,
+            lane_claims: &mut self.lane_claims,
+        };
         // An error drops the transaction, which rolls it back.
         let answer = work(&mut transaction)?;
+        self.queues.settle(&open)?;
         open.commit().map_err(|error| errors::of_commit(&error))?;
         Ok(answer)
     }

@@ -3,7 +3,9 @@
 mod deliveries;
 mod events;
 mod failures;
+mod inbox;
 mod recover;
+mod verify;
 mod webhooks;
 
 use std::net::SocketAddr;

@@ -1,9 +1,12 @@
 //! What every test uses: the program, the endpoints around it, a client for its API, and the ledgers.
 
 mod api;
+mod books;
+mod door;
 mod inbound;
 mod ledger;
 mod ledger_tests;
+mod postgres;
 mod receiver;
 mod request;
 mod rng;
@@ -13,6 +16,7 @@ mod tls;
 use std::time::Duration;
 
 pub(crate) use api::{Answer, Api, Webhook, deliveries, items, statuses};
+pub(crate) use books::Books;
 pub(crate) use inbound::{
     SOURCE_SECRET, Sale, event_body, forward_to, fresh_sales_table, sales_to_sql, signed, source,
 };

@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use hikyaku_core::delivery::FailureKind;
 use hikyaku_core::ordering::Version;
+use hikyaku_core::signature::receiptroller::{DELIVERY_HEADER, SIGNATURE_HEADER, sign};
 
 use super::*;
 use crate::clock::SystemClock;
@@ -49,9 +50,22 @@ fn row(delivery: &str, body: &'static [u8]) -> WorkRow {
 async fn forward(response: Response, secret: Option<Secret>, rows: &[WorkRow]) -> (Vec<Effect>, Vec<Request>) {
     let transport = Arc::new(Scripted { response, requests: Mutex::default() });
     let clock = Arc::new(SystemClock::start());
-    let tools = Tools { transport: transport.clone(), clock, effect_timeout: Duration::from_secs(20) };
+    let tools =
+        Tools { transport: transport.clone(), clock, effect_timeout: Duration::from_secs(20), origins: Arc::default() };
     let url = Url::parse("http://127.0.0.1:9/hook").unwrap();
-    let http = build(Settings { name: "app".into(), kind: Kind::Http { url, secret } }, &tools).unwrap();
+    let http = build(
+        Settings {
+            name: "app".into(),
+            kind: Kind::Http(HttpSettings {
+                url,
+                secret,
+                scheme: Scheme::default(),
+                headers: CustomHeaders::default(),
+            }),
+        },
+        &tools,
+    )
+    .unwrap();
     let mut effects = Vec::new();
     for row in rows {
         effects.push(http.apply(row).await);
@@ -120,4 +134,30 @@ fn a_pause_may_be_given_as_a_date() {
     let response = response(Outcome::Answered(503), "", Some("Sun, 06 Nov 1994 08:49:37 GMT"));
     let now = "1994-11-06T08:49:00Z".parse().unwrap();
     assert_eq!(retry_after(503, &response, now), Some(Duration::from_secs(37)));
+}
+
+#[tokio::test]
+async fn standard_webhooks_and_headers_of_the_operators_own() {
+    let transport =
+        Arc::new(Scripted { response: response(Outcome::Answered(200), "", None), requests: Mutex::default() });
+    let clock = Arc::new(SystemClock::start());
+    let secret = Secret::new("whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=");
+    let mut headers = CustomHeaders::default();
+    headers.add("Authorization", "Bearer x").unwrap();
+    let tools =
+        Tools { transport: transport.clone(), clock, effect_timeout: Duration::from_secs(20), origins: Arc::default() };
+    let url = Url::parse("http://127.0.0.1:9/hook").unwrap();
+    let settings = HttpSettings { url, secret: Some(secret.clone()), scheme: Scheme::StandardWebhooks, headers };
+    let http = build(Settings { name: "app".into(), kind: Kind::Http(settings) }, &tools).unwrap();
+    for _ in 0..2 {
+        http.apply(&row("d1", b"{\"a\": 1}")).await;
+    }
+    let requests = transport.requests.lock().unwrap();
+    let text = |name: &str| requests[1].headers[name].to_str().unwrap();
+    assert_eq!((text("authorization"), text("idempotency-key")), ("Bearer x", "shop:d1"));
+    assert_eq!(text(standard::ID_HEADER), requests[0].headers[standard::ID_HEADER], "the same in every try");
+    let key = SigningKey::hmac(&secret).unwrap();
+    let at: i64 = text(standard::TIMESTAMP_HEADER).parse().unwrap();
+    assert_eq!(text(standard::SIGNATURE_HEADER), key.sign("shop:d1", at, b"{\"a\": 1}"));
+    assert!(!requests[1].headers.contains_key(SIGNATURE_HEADER));
 }

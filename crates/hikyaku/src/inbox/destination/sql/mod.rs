@@ -1,179 +1,43 @@
-//! Keeps a table of a SQLite database equal to the newest events: one row per business key (C10), guarded by the
-//! version (C4, T3), each delivery once, all of it in one transaction (C8).
+//! Keeps a table of a user's database equal to the newest events: one row per business key (C10), guarded by the
+//! version (C4, T3), each delivery once, all of it in one transaction (C8). What the databases have in common is here,
+//! in [`mapping`] and in [`decimal`]; each database is a module.
 
-mod database;
-mod table;
-#[cfg(test)]
-mod tests;
-mod value;
+mod decimal;
+mod mapping;
+mod postgres;
+mod sqlite;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use async_trait::async_trait;
-use hikyaku_core::ordering::{Rank, Verdict, Version, judge};
-use rusqlite::types::Value;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, ffi, params};
-use tokio::sync::Mutex;
+use hikyaku_core::signature::Secret;
 
-use super::{Destination, Effect};
-use crate::clock::SharedClock;
-use crate::store::WorkRow;
-use database::Database;
-use table::Table;
-use value::{bound_as, key_text, stored_key, stored_whole};
+use super::{Destination, Tools};
+pub(super) use mapping::Mapping;
+use postgres::PostgresDestination;
+pub(crate) use postgres::{check_url as check_postgres_url, is_url as is_postgres_url, without_password};
+use sqlite::SqliteDestination;
 
-/// A table with its bookkeeping, through one connection of our own.
-pub(super) struct SqlDestination {
-    database: Arc<Mutex<Database>>,
-    clock: SharedClock,
-}
+/// How long the record that a delivery was processed is kept: longer than the longest time for which the configuration
+/// lets a row be tried again (30 days). A row that somebody replays later still changes nothing, because its key's newest
+/// version is kept for ever.
+const PROCESSED_KEPT: Duration = Duration::from_secs(45 * 24 * 3600);
+/// Old records are dropped after every so many effects …
+const EFFECTS_PER_PRUNING: u32 = 64;
+/// … this many at a time: more than can have come in meanwhile, and few enough to disturb nobody.
+const MAX_PRUNED_ROWS: i64 = 256;
 
-impl SqlDestination {
-    /// Opens the database and checks that table and settings fit. The error says what does not, and what to do.
-    pub(super) fn open(
-        url: &str,
-        table: &str,
-        key: &str,
-        columns: &BTreeMap<String, String>,
-        create: bool,
-        clock: SharedClock,
-    ) -> Result<Self, String> {
-        let database = Database::open(url, table, key, columns, create)?;
-        Ok(Self { database: Arc::new(Mutex::new(database)), clock })
+/// What is said of a row that the database has already.
+const BEFORE: &str = "it was written before";
+/// What is said of a row that the database does not need any more.
+const NEWER_IS_THERE: &str = "the table already has something newer of this key";
+
+/// Opens a destination by its URL. PostgreSQL is not asked for anything yet: it may be down, and the inbox takes
+/// deliveries all the same (C16).
+pub(super) fn open(url: &Secret, mapping: Mapping, tools: &Tools) -> Result<Arc<dyn Destination>, String> {
+    mapping.check()?;
+    if is_postgres_url(url.reveal()) {
+        return Ok(Arc::new(PostgresDestination::new(url.reveal(), mapping, tools)?));
     }
-}
-
-#[async_trait]
-impl Destination for SqlDestination {
-    async fn apply(&self, row: &WorkRow) -> Effect {
-        // One writer at a time is all that SQLite has; waiting here keeps the waiting off the blocking threads.
-        let mut database = self.database.clone().lock_owned().await;
-        let (row, at) = (row.clone(), self.clock.now().as_microsecond());
-        // If the caller gives up waiting, the transaction still ends, and the next try finds it done.
-        let work = tokio::task::spawn_blocking(move || apply(&mut database, &row, at));
-        work.await.unwrap_or_else(|_| Effect::Failed {
-            error: "the SQL destination panicked, which is a defect of this program".to_owned(),
-            retry_after: None,
-        })
-    }
-}
-
-fn apply(database: &mut Database, row: &WorkRow, at: i64) -> Effect {
-    if let Err(error) = database.follow() {
-        return Effect::Failed { error, retry_after: None };
-    }
-    let Database { connection, table, .. } = database;
-    apply_in_transaction(connection, table, row, at).unwrap_or_else(|error| effect_of(&error))
-}
-
-/// Whatever is not an `Ok(Done)` leaves nothing behind. A stale row needs no record: it is stale for ever.
-fn apply_in_transaction(
-    connection: &mut Connection,
-    table: &Table,
-    row: &WorkRow,
-    at: i64,
-) -> rusqlite::Result<Effect> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let first = transaction
-        .prepare_cached("INSERT INTO hikyaku_processed (table_name, source, delivery, processed_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")?
-        .execute(params![table.name, row.source, row.delivery, at])?;
-    if first == 0 {
-        return Ok(Effect::Done("it was written before".to_owned()));
-    }
-    let values: Vec<Value> =
-        table.columns.iter().map(|column| bound_as(column.affinity, &row.body, &column.pointer)).collect();
-    let Some(key) = key_text(&row.body, &table.columns[table.key].pointer) else {
-        return Ok(Effect::Refused(table.no_key()));
-    };
-    let key = key_of_row(&transaction, table, &values[table.key])?.unwrap_or(key);
-    let effect = match judge(applied(&transaction, table, &key)?.as_ref(), &row.version) {
-        Verdict::Newer => match upsert(&transaction, table, &values)? {
-            Upsert::Written(stored) => {
-                remember(&transaction, table, &stored.unwrap_or(key), &row.version)?;
-                Effect::Done("written".to_owned())
-            }
-            Upsert::Changed(column) => return Ok(Effect::Refused(table.not_whole(column))),
-            Upsert::Ignored => return Ok(Effect::Refused(table.ignored())),
-        },
-        Verdict::Same => Effect::Done("it was written before".to_owned()),
-        Verdict::Stale => {
-            return Ok(Effect::Stale("the table already has something newer of this key".to_owned()));
-        }
-    };
-    transaction.commit()?;
-    Ok(effect)
-}
-
-/// The key of the row that a key names, in the row's own spelling. It is the column that says what is equal: in one with
-/// `COLLATE NOCASE` "A" names the row "a", in one of numbers "7.0" names 7, and each row has one history (C4).
-fn key_of_row(transaction: &Transaction, table: &Table, key: &Value) -> rusqlite::Result<Option<String>> {
-    let mut statement = transaction.prepare_cached(&table.find_key)?;
-    let stored: Option<Value> = statement.query_row([key], |row| row.get(0)).optional()?;
-    Ok(stored.as_ref().and_then(stored_key))
-}
-
-/// The newest version of a key that was written.
-fn applied(transaction: &Transaction, table: &Table, key: &str) -> rusqlite::Result<Option<Version>> {
-    transaction
-        .prepare_cached("SELECT micros, rank, event FROM hikyaku_versions WHERE table_name = ?1 AND key = ?2")?
-        .query_row([&table.name, key], |found| {
-            let rank: i64 = found.get(1)?;
-            let rank = Rank::from_number(rank).ok_or(rusqlite::Error::IntegralValueOutOfRange(1, rank))?;
-            Ok(Version { micros: found.get(0)?, rank, event: found.get(2)? })
-        })
-        .optional()
-}
-
-fn remember(transaction: &Transaction, table: &Table, key: &str, version: &Version) -> rusqlite::Result<()> {
-    let mut statement = transaction.prepare_cached(
-        "INSERT INTO hikyaku_versions (table_name, key, micros, rank, event) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT (table_name, key) DO UPDATE SET micros = ?3, rank = ?4, event = ?5",
-    )?;
-    statement.execute(params![table.name, key, version.micros, version.rank as i64, version.event])?;
-    Ok(())
-}
-
-/// What became of a row that was handed to the table.
-enum Upsert {
-    /// It is there as it was bound; with its key as the table spells it.
-    Written(Option<String>),
-    /// The column at this position did not keep its value whole.
-    Changed(usize),
-    /// The table's own rules passed it over without an error.
-    Ignored,
-}
-
-fn upsert(transaction: &Transaction, table: &Table, values: &[Value]) -> rusqlite::Result<Upsert> {
-    let mut statement = transaction.prepare_cached(&table.upsert)?;
-    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-    let Some(row) = rows.next()? else { return Ok(Upsert::Ignored) };
-    for (position, value) in values.iter().enumerate() {
-        if !stored_whole(value, &row.get(position)?) {
-            return Ok(Upsert::Changed(position));
-        }
-    }
-    Ok(Upsert::Written(stored_key(&row.get(table.key)?)))
-}
-
-/// What an error of SQLite means for a row: a value that the table will not have is refused; everything else may
-/// pass: a lock, a full disk, a table under change, a parent row that has not come yet, or another row that still has a
-/// value that is to be unique (R19).
-fn effect_of(error: &rusqlite::Error) -> Effect {
-    let (code, extended) = match error.sqlite_error() {
-        Some(found) => (found.code, found.extended_code),
-        None => (ErrorCode::Unknown, 0),
-    };
-    let of_other_rows =
-        [ffi::SQLITE_CONSTRAINT_FOREIGNKEY, ffi::SQLITE_CONSTRAINT_UNIQUE, ffi::SQLITE_CONSTRAINT_PRIMARYKEY];
-    let refused = match code {
-        ErrorCode::ConstraintViolation => !of_other_rows.contains(&extended),
-        ErrorCode::TypeMismatch | ErrorCode::TooBig => true,
-        _ => false,
-    };
-    if refused {
-        Effect::Refused(format!("the table does not accept the row: {error}"))
-    } else {
-        Effect::Failed { error: format!("SQLite: {error}"), retry_after: None }
-    }
+    Ok(Arc::new(SqliteDestination::open(url.reveal(), &mapping, tools.clock.clone())?))
 }

@@ -8,7 +8,7 @@ use crate::store::conformance::fixture::{
     acme, at, claim_lane, claim_of, commit_publish, create, detail, event_id, find_webhook, lease, log, publish_of,
     record, row, store_events, view, webhook, webhook_id,
 };
-use crate::store::{EffectState, Group, Lease, Publish, RecordOutcome};
+use crate::store::{EffectState, Group, Lease, MAX_REMOVED_AT_ONCE, Publish, RecordOutcome};
 
 /// The store in this file, opened when the schedule clock stands at second `seconds` of the fixture.
 fn open_at(path: &Path, seconds: i64) -> Result<SqliteStore, OpenError> {
@@ -118,8 +118,9 @@ async fn what_was_handed_over_is_written_though_nobody_waits_for_it() {
     assert_eq!(detail(&store, "d").await.effects[0].state, EffectState::Waiting);
 }
 
+/// So no other process can keep an older copy of the webhooks (case 25), or claim what this one has under way (case 6).
 #[test]
-fn a_store_in_use_is_refused_until_it_is_closed() {
+fn case25_case6_a_store_in_use_is_refused_until_it_is_closed() {
     let fresh = Fresh::new();
     let path = fresh.path();
     let error = open(&path).unwrap_err();
@@ -231,4 +232,24 @@ async fn a_row_with_what_we_never_write_is_damage_and_names_it() {
     Connection::open(&path).unwrap().execute("UPDATE events SET type = 'nonsense'", []).unwrap();
     let error = store.event(&acme(), &event_id("e")).await.unwrap_err();
     assert!(matches!(&error, StoreError::Damaged(text) if text.starts_with("type: ")), "{error}");
+}
+
+#[tokio::test]
+async fn a_removal_that_a_restart_cut_off_goes_on_and_nothing_of_it_is_sent_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = path_in(directory.path());
+    let store = open(&path).unwrap();
+    create(&store, &["w"]).await;
+    let many = MAX_REMOVED_AT_ONCE as usize + 1;
+    let ids: Vec<_> = (0..many).map(|number| format!("e{number:04}")).collect();
+    store_events(&store, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    store.delete_webhook(&acme(), &webhook_id("w"), at(1)).await.unwrap();
+    assert_eq!(store.backlog().await.unwrap().deliveries, 1, "it was done at once");
+    drop(store);
+
+    let store = open(&path).unwrap();
+    assert!(store.claim_deliveries(claim_of("b", 1_000)).await.unwrap().deliveries.is_empty());
+    assert!(store.step_removals(MAX_REMOVED_AT_ONCE).await.unwrap());
+    assert!(!store.step_removals(MAX_REMOVED_AT_ONCE).await.unwrap());
+    assert_eq!(store.backlog().await.unwrap().deliveries, 0);
 }

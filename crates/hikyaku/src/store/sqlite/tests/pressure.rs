@@ -133,14 +133,14 @@ async fn case12_the_log_on_disk_stays_bounded_under_steady_reading() {
 
 /// Steps of SQLite's machine that it takes to look for due deliveries.
 async fn steps_of_a_search(store: &SqliteStore, claim: DeliveryClaim) -> i32 {
-    let webhooks = store.webhooks.clone();
+    let (webhooks, queues) = (store.webhooks.clone(), store.queues.clone());
     let search = move |db: &Connection| {
         let steps = || -> Result<i32, StoreError> {
             let of = |sql: &&str| Ok(db.prepare_cached(sql)?.reset_status(StatementStatus::VmStep));
             claim::STATEMENTS.iter().map(of).sum()
         };
         steps()?;
-        claim::find(db, &webhooks, &claim)?;
+        claim::find(db, &webhooks, &queues, &claim)?;
         steps()
     };
     store.readers.run(search).await.unwrap()
@@ -162,4 +162,45 @@ async fn case14_a_long_queue_to_one_webhook_costs_a_claim_no_step_more() {
     let long = steps_of_a_search(&store, claim).await;
     assert!(short > 0);
     assert_eq!(long, short);
+}
+
+#[tokio::test]
+async fn case14_a_claim_reads_nothing_of_webhooks_that_are_full_or_wait_for_later() {
+    let store = Fresh::new();
+    create(&*store, &["works"]).await;
+    store_events(&*store, &["e1"]).await;
+    let alone = steps_of_a_search(&store, claim_of("a", 0)).await;
+    let full: Vec<_> = (0..500).map(|number| format!("full{number}")).collect();
+    let later: Vec<_> = (0..500).map(|number| format!("later{number}")).collect();
+    for (id, seconds) in full.iter().map(|id| (id, 0)).chain(later.iter().map(|id| (id, 60))) {
+        create(&*store, &[id]).await;
+        let key = DeliveryKey { organization: acme(), event: event("e1").id, webhook: webhook(id).id };
+        store.resend(&key, at(seconds)).await.unwrap();
+    }
+    let slots = full.iter().map(|id| ((acme(), webhook(id).id), 0)).collect();
+    let beside = steps_of_a_search(&store, DeliveryClaim { slots, ..claim_of("a", 0) }).await;
+    assert!(alone > 0);
+    assert_eq!(beside, alone);
+}
+
+#[test]
+fn what_a_lost_commit_may_have_made_due_is_looked_at_until_the_next_one_tells() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = path_in(directory.path());
+    drop(open(&path).unwrap());
+    let db = Connection::open(&path).unwrap();
+    let (queues, w) = (Arc::new(queues::Queues::default()), webhook("w").id);
+    let mut view = queues::QueueView::new(queues.clone());
+    let next = || queues.next_due(None, at(9)).map(|webhook| webhook.1.clone());
+    let wait = "INSERT INTO waiting (organization, event, webhook, due_at, attempt, spoiled) VALUES ('acme', 'e', 'w', 0, 0, 0)";
+    db.execute(wait, []).unwrap();
+    view.touch(&acme(), &w);
+    view.settle(&db).unwrap();
+    assert_eq!(next(), None, "nothing is known before the commit");
+    view.unknown();
+    assert_eq!(next(), Some(w));
+    db.execute("DELETE FROM waiting", []).unwrap();
+    view.settle(&db).unwrap();
+    view.committed();
+    assert_eq!(next(), None, "the next transaction read it again");
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -8,11 +9,13 @@ use tempfile::TempDir;
 use super::*;
 use crate::clock::SystemClock;
 
+mod pruning;
+
 /// A database of the user's, with the destination on it.
 struct Rig {
     _folder: TempDir,
     path: PathBuf,
-    destination: SqlDestination,
+    destination: SqliteDestination,
 }
 
 /// Columns and pointers.
@@ -30,9 +33,14 @@ fn open(
     key: &str,
     pairs: Pairs<'_>,
     create: bool,
-) -> Result<SqlDestination, String> {
-    let url = format!("sqlite:{}", path.display());
-    SqlDestination::open(&url, table, key, &columns(pairs), create, Arc::new(SystemClock::start()))
+) -> Result<SqliteDestination, String> {
+    open_url(&format!("sqlite:{}", path.display()), table, key, pairs, create)
+}
+
+fn open_url(url: &str, table: &str, key: &str, pairs: Pairs<'_>, create: bool) -> Result<SqliteDestination, String> {
+    let mapping = Mapping { table: table.into(), key: key.into(), columns: columns(pairs), create };
+    mapping.check()?;
+    SqliteDestination::open(url, &mapping, Arc::new(SystemClock::start()))
 }
 
 impl Rig {
@@ -340,7 +348,7 @@ fn what_does_not_fit_is_said_at_the_start() {
         ("seen", "id", SALES, "there is no table \"seen\""),
         ("sales", "id", ghost, "table \"sales\" has no column \"ghost\""),
         ("sales", "key", SALES, "key \"key\" is not among the columns"),
-        ("sales", "id", twice, "\"TOTAL\" and \"total\" are one column"),
+        ("sales", "id", twice, "\"TOTAL\" and \"total\" differ in case only"),
         ("strict", "id", SALES, "without a value for \"shop\""),
         ("doubled", "id", SALES, "\"total\" of table \"doubled\" is generated"),
         ("loose", "id", SALES, "must be its PRIMARY KEY or UNIQUE"),
@@ -362,7 +370,7 @@ fn what_does_not_fit_is_said_at_the_start() {
         "{missing}"
     );
     for url in ["postgres://db/books", "sqlite:", "sqlite::memory:", "books.db"] {
-        let error = SqlDestination::open(url, "sales", "id", &columns(SALES), true, Arc::new(SystemClock::start()));
+        let error = open_url(url, "sales", "id", SALES, true);
         assert!(error.err().unwrap_or_default().contains("not of the form \"sqlite:PATH\""), "{url}");
     }
     assert!(open(&path, "SALES", "id", SALES, true).is_ok(), "names ignore case, as SQLite's do");

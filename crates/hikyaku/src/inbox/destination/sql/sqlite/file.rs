@@ -1,6 +1,5 @@
 //! The user's database file, held open, and opened again where another one has taken its place.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::table::{BOOKKEEPING, Table};
 use crate::file::FileInUse;
+use crate::inbox::destination::sql::mapping::Mapping;
 
 /// How long a statement waits for the user's own programs before it counts as failed.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,30 +16,19 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Database {
     pub(super) connection: Connection,
     pub(super) table: Table,
-    settings: Settings,
-    file: FileInUse,
-}
-
-/// What is opened.
-struct Settings {
+    pub(super) mapping: Mapping,
     url: String,
-    table: String,
-    key: String,
-    columns: BTreeMap<String, String>,
+    file: FileInUse,
 }
 
 impl Database {
     /// Opens the database and checks the table. `create` makes the file and the table where they are missing.
-    pub(super) fn open(
-        url: &str,
-        table: &str,
-        key: &str,
-        columns: &BTreeMap<String, String>,
-        create: bool,
-    ) -> Result<Self, String> {
-        let settings =
-            Settings { url: url.to_owned(), table: table.to_owned(), key: key.to_owned(), columns: columns.clone() };
-        settings.open(create)
+    pub(super) fn open(url: &str, mapping: &Mapping, create: bool) -> Result<Self, String> {
+        let path = path_of(url)?;
+        let connection = connect(path, create)?;
+        let file = FileInUse::new(Path::new(path));
+        let table = Table::open(&connection, mapping, create)?;
+        Ok(Self { connection, table, mapping: mapping.clone(), url: url.to_owned(), file })
     }
 
     /// Sees to it that what is written goes into the file that stands at the path.
@@ -49,23 +38,12 @@ impl Database {
         if self.file.is_in_place() {
             return Ok(());
         }
-        let Settings { url, table, key, columns } = &self.settings;
-        let present = Self::open(url, table, key, columns, false).map_err(|error| {
+        let present = Self::open(&self.url, &self.mapping, false).map_err(|error| {
             format!("the database was moved or deleted while it was in use; put it back, or start again: {error}")
         })?;
-        tracing::warn!(url, "another database stands where the one in use was; rows go there from now on");
+        tracing::warn!(url = self.url, "another database stands where the one in use was; rows go there from now on");
         *self = present;
         Ok(())
-    }
-}
-
-impl Settings {
-    fn open(self, create: bool) -> Result<Database, String> {
-        let path = path_of(&self.url)?;
-        let connection = connect(path, create)?;
-        let file = FileInUse::new(Path::new(path));
-        let table = Table::open(&connection, &self.table, &self.key, &self.columns, create)?;
-        Ok(Database { connection, table, settings: self, file })
     }
 }
 

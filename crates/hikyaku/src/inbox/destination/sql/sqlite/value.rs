@@ -15,6 +15,8 @@
 use hikyaku_core::json;
 use rusqlite::types::Value;
 
+use crate::inbox::destination::sql::decimal::same_number;
+
 /// What a column does to values, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Affinity {
@@ -59,13 +61,6 @@ fn number(digits: &str) -> Value {
     }
 }
 
-/// A business key as text: a JSON text or a whole number, and not empty.
-pub(super) fn key_text(body: &[u8], pointer: &str) -> Option<String> {
-    let json = json::pointer(body, pointer)?;
-    let whole_or_text = json.get().starts_with('"') || !json.get().contains(['.', 'e', 'E']);
-    json::text_or_number(json).filter(|text| whole_or_text && !text.is_empty())
-}
-
 /// A key that a table holds, as text; `None` for what no key of ours can be.
 pub(super) fn stored_key(stored: &Value) -> Option<String> {
     match stored {
@@ -85,44 +80,5 @@ pub(super) fn stored_whole(bound: &Value, stored: &Value) -> bool {
         (Value::Real(real), Value::Integer(whole)) => same_number(&format!("{real:e}"), &whole.to_string()),
         (Value::Integer(whole), Value::Text(text)) => whole.to_string() == *text,
         _ => bound == stored,
-    }
-}
-
-/// Whether two spellings, both as JSON has numbers, mean exactly the same number.
-fn same_number(one: &str, other: &str) -> bool {
-    match (Decimal::read(one), Decimal::read(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => false,
-    }
-}
-
-/// A number as `0.DIGITS × 10^exponent`, without zeros at either end; zero has no digits.
-#[derive(Debug, PartialEq, Eq)]
-struct Decimal {
-    negative: bool,
-    digits: String,
-    exponent: i64,
-}
-
-impl Decimal {
-    /// Reads a number in the spelling of JSON; `None` for any other text.
-    fn read(text: &str) -> Option<Self> {
-        // The grammar is serde's; what is left is to take the number apart.
-        serde_json::from_str::<&serde_json::value::RawValue>(text).ok().filter(|raw| raw.get() == text)?;
-        let (negative, unsigned) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
-        if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
-            return None;
-        }
-        let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let all = format!("{whole}{fraction}");
-        let digits = all.trim_start_matches('0');
-        let point = i64::try_from(whole.len()).ok()? - i64::try_from(all.len() - digits.len()).ok()?;
-        let digits = digits.trim_end_matches('0');
-        if digits.is_empty() {
-            return Some(Self { negative: false, digits: String::new(), exponent: 0 });
-        }
-        let exponent = exponent.parse::<i64>().ok()?.checked_add(point)?;
-        Some(Self { negative, digits: digits.to_owned(), exponent })
     }
 }
