@@ -2,6 +2,7 @@
 
 mod api;
 mod deliveries;
+mod dry_run;
 mod events;
 mod explain;
 mod failure;

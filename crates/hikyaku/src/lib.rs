@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod demo;
 mod file;
+pub mod heartbeat;
 pub mod http;
 pub mod inbox;
 pub mod log;

@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use metrics::{counter, describe_counter};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -22,8 +23,14 @@ use crate::store::{Aged, DropStep, Dropped, SharedStore, StoreError};
 /// Shortest time for which anything may be kept. What is dropped is no longer known as a duplicate, and the contract's
 /// attempts at one event are spread over 71 minutes (C7, R8).
 pub const MIN_AGE: Duration = Duration::from_secs(2 * 3600);
-/// How long everything is kept if nothing else is said: far longer than the week for which a received id should be known.
+/// How long events and received deliveries are kept if nothing else is said.
 pub const DEFAULT_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How long an id is known: a week, far longer than the 71 minutes for which the contract's sender repeats it.
+pub const DEFAULT_ID_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long the version of a key is known. Ids protect from repeated deliveries only; what is imported or replayed comes
+/// under other ids or later, and reaches back as far as somebody compares with a provider's lists: a quarter of a year.
+pub const DEFAULT_VERSION_AGE: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// Rows that one step may touch: a few milliseconds of the store's time.
 const MAX_STEP_ROWS: u32 = 500;
@@ -41,14 +48,24 @@ pub struct Settings {
     /// Events, from their publish, with their bodies, deliveries and attempts. An event of which anything waits is kept
     /// however old it is.
     pub events: Option<Duration>,
-    /// Received deliveries, from their arrival, with their bodies and effects; and with them the memory of their ids. One
-    /// that has work left is kept however old it is.
+    /// Received deliveries, from their arrival, with their bodies and effects. One that has work left is kept however old
+    /// it is.
     pub inbox: Option<Duration>,
+    /// Ids of received deliveries, from their arrival; no shorter than their rows are kept (C7).
+    pub ids: Option<Duration>,
+    /// The newest version of each key that took effect, from that effect: for so long nothing older takes effect after it
+    /// (C4), and a key's one effect is not repeated (T5).
+    pub versions: Option<Duration>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { events: Some(DEFAULT_AGE), inbox: Some(DEFAULT_AGE) }
+        Self {
+            events: Some(DEFAULT_AGE),
+            inbox: Some(DEFAULT_AGE),
+            ids: Some(DEFAULT_ID_AGE),
+            versions: Some(DEFAULT_VERSION_AGE),
+        }
     }
 }
 
@@ -69,7 +86,7 @@ impl Retention {
     /// Retention over a store. It does nothing before [`Retention::run`].
     pub fn new(store: SharedStore, clock: SharedClock, settings: Settings) -> Arc<Self> {
         describe_counter!(DROPPED, "Old rows that were dropped, by what they were.");
-        for what in ["events", "deliveries", "attempts", "inbox_rows"] {
+        for what in ["events", "deliveries", "attempts", "inbox_rows", "ids", "versions"] {
             counter!(DROPPED, "what" => what).increment(0);
         }
         Arc::new(Self { store, clock, settings })
@@ -78,9 +95,13 @@ impl Retention {
     /// Drops round after round until it is told to stop. A step that has begun is ended.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            for (what, age) in
-                [(Aged::Events(None), self.settings.events), (Aged::InboxRows(None), self.settings.inbox)]
-            {
+            let Settings { events, inbox, ids, versions } = self.settings;
+            for (what, age) in [
+                (Aged::Events(None), events),
+                (Aged::InboxRows(None), inbox),
+                (Aged::Ids, ids),
+                (Aged::Versions(None), versions),
+            ] {
                 let Some(age) = age else { continue };
                 if let Err(error) = self.round(what, age, &stop).await {
                     tracing::warn!(%error, "old rows could not be dropped; it is tried again in a minute");
@@ -101,7 +122,8 @@ impl Retention {
             let began = self.clock.schedule();
             // An age that reaches back beyond all time makes nothing old.
             let Ok(before) = began.checked_sub(age) else { return Ok(()) };
-            let dropped = self.store.drop_aged(DropStep { what, before, max_rows: MAX_STEP_ROWS }).await?;
+            let ids_before = self.settings.ids.and_then(|age| began.checked_sub(age).ok()).unwrap_or(Timestamp::MIN);
+            let dropped = self.store.drop_aged(DropStep { what, before, ids_before, max_rows: MAX_STEP_ROWS }).await?;
             count(&dropped);
             next = dropped.next;
             let took = Duration::try_from(self.clock.schedule().duration_since(began)).unwrap_or_default();
@@ -117,6 +139,8 @@ fn count(dropped: &Dropped) {
         ("deliveries", dropped.deliveries),
         ("attempts", dropped.attempts),
         ("inbox_rows", dropped.inbox_rows),
+        ("ids", dropped.ids),
+        ("versions", dropped.versions),
     ] {
         counter!(DROPPED, "what" => what).increment(rows);
     }

@@ -17,7 +17,7 @@ const LONG_FILES: [(&str, &str); 1] =
     [("crates/hikyaku/src/store/model.rs", "one thing: the data that goes through the store's trait, with its docs")];
 
 /// What each module of the program may import from its own crate. The arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("client", &[]),
     ("clock", &[]),
     ("file", &[]),
@@ -27,9 +27,13 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("sender", &["clock", "outbound", "store", "trace"]),
     ("inbox", &["clock", "file", "outbound", "store", "trace"]),
     ("retention", &["clock", "store"]),
+    ("heartbeat", &["clock", "store"]),
     ("http", &["clock", "inbox", "outbound", "sender", "store", "trace"]),
-    ("config", &["clock", "inbox", "retention", "sender", "store", "trace"]),
-    ("app", &["clock", "config", "http", "inbox", "log", "outbound", "retention", "sender", "store", "trace"]),
+    ("config", &["clock", "heartbeat", "inbox", "retention", "sender", "store", "trace"]),
+    (
+        "app",
+        &["clock", "config", "heartbeat", "http", "inbox", "log", "outbound", "retention", "sender", "store", "trace"],
+    ),
     ("sandbox", &["clock", "log", "outbound"]),
     ("demo", &["app", "client", "clock", "config", "log"]),
 ];
@@ -245,9 +249,11 @@ fn every_problem_setting_and_metric_is_documented() {
     assert_documented("docs/api.md", problems.map(|name| format!("| `/problems/{name}` |")).collect());
 
     let takes = [".get(\"", ".require(\"", ".list(\"", ".table(\"", ".tables(\"", ".texts(\"", "pause(\""];
-    let settings = ["config/read.rs", "config/destination.rs", "config/source.rs"].map(read).concat();
+    let settings =
+        ["config/read.rs", "config/fetch.rs", "config/destination.rs", "config/source.rs"].map(read).concat();
     let settings = takes.iter().flat_map(|take| settings.split(take).skip(1)).filter_map(|rest| rest.split('"').next());
-    let tables = ["api", "sender", "targets", "inbox", "log", "retention", "tracing", "source", "destination", "route"];
+    let tables =
+        ["api", "sender", "targets", "inbox", "log", "retention", "tracing", "source", "fetch", "destination", "route"];
     let form = |key: &str| if tables.contains(&key) { format!("{key}]") } else { format!("| `{key}` |") };
     assert_documented("docs/configuration.md", settings.map(form).collect());
 

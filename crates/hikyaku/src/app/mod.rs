@@ -23,9 +23,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, SharedClock};
-use crate::config::{Config, StoreLocation};
+use crate::config::{Config, StoreLocation, shown_destinations};
+use crate::heartbeat::Heartbeat;
 use crate::http::{self, Access, State};
 use crate::inbox::destination::{self, BuildError, Destination, Origin, Tools};
+use crate::inbox::fetch::Fetcher;
 use crate::inbox::{self, Inbox};
 use crate::outbound::{Client, SystemResolver, TlsError};
 use crate::retention::Retention;
@@ -99,6 +101,7 @@ pub struct App {
     sender: Arc<Sender>,
     inbox: Arc<Inbox>,
     retention: Arc<Retention>,
+    heartbeat: Arc<Heartbeat>,
     metrics: PrometheusHandle,
     exporter: Option<trace::Exporter>,
 }
@@ -132,7 +135,8 @@ impl App {
             Arc::clone(&owner),
             sender::Settings { in_flight: room.attempts, ..config.sender.clone() },
         );
-        let destinations = open_destinations(&config, &clock).await?;
+        let (destinations, shown) = (open_destinations(&config, &clock).await?, shown_destinations(&config));
+        let fetchers = fetchers(&config, &clock)?;
         let inbox = Inbox::new(
             Arc::clone(&store),
             committer,
@@ -142,8 +146,10 @@ impl App {
             config.sources.clone(),
             config.routes,
             destinations,
+            fetchers,
         );
         let retention = Retention::new(Arc::clone(&store), Arc::clone(&clock), config.retention);
+        let heartbeat = Heartbeat::new(Arc::clone(&store), Arc::clone(&clock), config.heartbeat);
         let (listener, address) = listen(config.listen).await?;
         let router = http::router(State {
             store: Arc::clone(&store),
@@ -154,10 +160,23 @@ impl App {
             metrics: metrics.clone(),
             access,
             sources: config.sources,
+            destinations: shown,
             max_event_bytes: config.api.max_event_bytes,
         });
         let max_connections = room.connections;
-        Ok(Self { listener, address, max_connections, router, store, sender, inbox, retention, metrics, exporter })
+        Ok(Self {
+            listener,
+            address,
+            max_connections,
+            router,
+            store,
+            sender,
+            inbox,
+            retention,
+            heartbeat,
+            metrics,
+            exporter,
+        })
     }
 
     /// Where it listens: the real port, where the configured one was 0.
@@ -182,12 +201,13 @@ impl App {
         workers.spawn(self.sender.run(stop_working.clone()));
         workers.spawn(self.inbox.run(stop_working.clone()));
         workers.spawn(self.retention.run(stop_working.clone()));
+        workers.spawn(self.heartbeat.run(stop_working.clone()));
         tracing::info!(addr = %self.address, "listening");
 
         let ended = tokio::select! {
             () = shutdown => Ok(()),
             Some(ended) = server.join_next() => Err(("the server", ended)),
-            Some(ended) = workers.join_next() => Err(("the sender, the inbox or retention", ended)),
+            Some(ended) = workers.join_next() => Err(("the sender, the inbox, retention or the heartbeat", ended)),
             () = metrics::upkeep(self.metrics) => Ok(()),
         };
         tracing::info!("stopping: no more is taken, what is under way may end");
@@ -270,6 +290,19 @@ async fn open_destinations(
         destination.ready().await.map_err(|reason| BuildError { name: name.clone(), reason })?;
     }
     Ok(destinations)
+}
+
+/// What reads present states, by the source's name.
+fn fetchers(config: &Config, clock: &SharedClock) -> Result<HashMap<String, Arc<Fetcher>>, StartError> {
+    if config.sources.iter().all(|source| source.fetch.is_none()) {
+        return Ok(HashMap::new());
+    }
+    let exchange = Arc::new(client(TargetPolicy::everywhere(), clock)?);
+    let named = config.sources.iter().filter_map(|source| {
+        let fetcher = Fetcher::of(source, exchange.clone(), Arc::clone(clock))?;
+        Some((source.name.clone(), Arc::new(fetcher)))
+    });
+    Ok(named.collect())
 }
 
 fn origin(source: &inbox::Source) -> (String, Origin) {

@@ -42,10 +42,15 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// Whether what is shown is for programs.
+    pub(super) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Does something with the server, and says what failed if it fails.
     pub(super) fn run(self, act: impl AsyncFnOnce(&Api) -> Result<(), Failure>) -> ExitCode {
         let api = match Client::new(&self.server, self.token.as_deref()) {
-            Ok(client) => Api { client, organization: self.organization, json: self.json },
+            Ok(client) => Api { client, organization: Some(self.organization), json: self.json },
             Err(error) => return failed(&error),
         };
         in_runtime(async { act(&api).await.map_or_else(|failure| failed(&*failure), |()| ExitCode::SUCCESS) })
@@ -116,11 +121,17 @@ impl Document {
 /// A server, and an organization on it.
 pub(super) struct Api {
     client: Client,
-    organization: OrganizationId,
+    /// `None`: what belongs to no organization.
+    organization: Option<OrganizationId>,
     json: bool,
 }
 
 impl Api {
+    /// The same for what belongs to no organization.
+    pub(super) fn of_everything(&self) -> Self {
+        Self { client: self.client.clone(), organization: None, json: self.json }
+    }
+
     /// Whether answers are printed as they are.
     pub(super) fn is_json(&self) -> bool {
         self.json
@@ -148,7 +159,8 @@ impl Api {
         Query(query): &Query,
         body: Option<String>,
     ) -> Result<(u16, Document), Failure> {
-        let mut url = format!("/v1/organizations/{}", self.organization);
+        let of_organization = |organization| format!("/v1/organizations/{organization}");
+        let mut url = self.organization.as_ref().map_or_else(|| "/v1".to_owned(), of_organization);
         for part in path {
             url.push('/');
             url.push_str(&segment(part));

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::api::{Api, Paging, Query, Target};
+use super::dry_run::DryRun;
 use super::failure::Failure;
 use super::intervene::{Rows, intervene};
 use super::output;
@@ -31,6 +32,23 @@ const EFFECTS: &[Column] = &[
     ("DETAIL", "/detail"),
 ];
 
+const ROUTES: &[Column] = &[
+    ("ROUTE", "/name"),
+    ("SOURCE", "/source"),
+    ("DESTINATION", "/destination"),
+    ("ORDER", "/order"),
+    ("ONCE", "/once"),
+    ("WAITING", "/waiting"),
+    ("FAILING", "/failing"),
+    ("OLDEST (S)", "/oldestSeconds"),
+    ("LAST ERROR", "/lastError/error"),
+];
+
+const DESTINATIONS: &[Column] =
+    &[("DESTINATION", "/name"), ("KIND", "/kind"), ("ROUTES", "/routes"), ("SETTINGS", "/settings")];
+
+const OUTAGES: &[Column] = &[("FROM", "/from"), ("TO", "/to"), ("SECONDS", "/seconds")];
+
 const SOURCES: &[Column] = &[
     ("SOURCE", "/name"),
     ("PROVIDER", "/provider"),
@@ -48,7 +66,9 @@ const EXAMPLES: &str = "Examples:
   hikyaku inbox replay receiptroller sale-1
   hikyaku inbox replay --state dead --route receiptroller-books --preview
   hikyaku inbox release --state quarantined --yes
-  hikyaku inbox discard --state parked --type 'test.*' --reason 'tests of the till'";
+  hikyaku inbox discard --state parked --type 'test.*' --reason 'tests of the till'
+  hikyaku inbox routes
+  hikyaku inbox try --source receiptroller --headers headers.txt body.json";
 
 /// `hikyaku inbox`.
 #[derive(Debug, Args)]
@@ -81,6 +101,14 @@ enum Command {
     },
     /// Show one row with its body and what became of it
     Show { source: String, delivery: String },
+    /// List the routes, what waits for them, and their last failures
+    Routes,
+    /// List the destinations that the routes lead to
+    Destinations,
+    /// List the times in which nothing could be received for longer than providers repeat; takes an admin token
+    Outages(Paging),
+    /// Say what would become of a delivery; needs no server, and stores and sends nothing
+    Try(Box<DryRun>),
     /// Let effects take place again: of a row those that are dead, or else all that have ended
     Replay {
         #[command(flatten)]
@@ -106,17 +134,29 @@ enum Command {
 impl Inbox {
     /// Does it.
     pub(super) fn run(self) -> ExitCode {
-        self.target.run(async |api| match self.command {
+        let command = match self.command {
+            Command::Try(dry_run) => return dry_run.run(self.target.is_json()),
+            command => command,
+        };
+        self.target.run(async |api| match command {
             Command::List { source, state, key, route, paging } => {
                 let query = Query::default().with("source", source).with("state", state);
                 let query = query.with("key", key).with("route", route);
                 api.list(&["inbox"], &query, paging, ROWS).await
             }
             Command::Show { source, delivery } => show(api, &source, &delivery).await,
+            Command::Routes => api.show_items(&api.get(&["routes"], &Query::default()).await?, ROUTES),
+            Command::Destinations => {
+                api.show_items(&api.get(&["destinations"], &Query::default()).await?, DESTINATIONS)
+            }
+            Command::Outages(paging) => {
+                api.of_everything().list(&["outages"], &Query::default(), paging, OUTAGES).await
+            }
             Command::Replay { rows } => intervene(api, "replay", rows, None).await,
             Command::Release { rows } => intervene(api, "release", rows, None).await,
             Command::Discard { rows, reason } => intervene(api, "discard", rows, Some(reason)).await,
             Command::Sources => api.show_items(&api.get(&["sources"], &Query::default()).await?, SOURCES),
+            Command::Try(_) => Ok(()),
         })
     }
 }

@@ -5,6 +5,7 @@
 //! of the file from one of the environment.
 
 mod destination;
+mod fetch;
 mod read;
 mod section;
 mod show;
@@ -26,9 +27,10 @@ use hikyaku_core::signature::Secret;
 
 use crate::inbox;
 use crate::store::seal::Seal;
-use crate::{log, retention, sender, trace};
+use crate::{heartbeat, log, retention, sender, trace};
 use tree::{Source, Table};
 
+pub use show::shown_destinations;
 pub use tree::Place;
 
 /// The file that is read when no other is named, if it exists in the working directory.
@@ -67,6 +69,8 @@ pub struct Config {
     pub tracing: trace::Settings,
     /// How long things are kept.
     pub retention: retention::Settings,
+    /// When an absence counts as an outage.
+    pub heartbeat: heartbeat::Settings,
 }
 
 impl Default for Config {
@@ -85,6 +89,7 @@ impl Default for Config {
             log: log::Settings::default(),
             tracing: trace::Settings::default(),
             retention: retention::Settings::default(),
+            heartbeat: heartbeat::Settings::default(),
         }
     }
 }

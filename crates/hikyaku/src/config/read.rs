@@ -9,11 +9,12 @@ use hikyaku_core::address::TargetPolicy;
 use hikyaku_core::delivery::Policy;
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::json::is_pointer;
-use hikyaku_core::retry::{Backoff, MAX_RETRY_DELAY, RetrySchedule};
+use hikyaku_core::retry::{MAX_RETRY_DELAY, RetrySchedule};
 use hikyaku_core::signature::Secret;
 use hikyaku_core::webhook::WebhookUrl;
 
 use super::destination::{command, file, http, slack};
+use super::fetch::{backoff, check_fetch, order, own_backoff};
 use super::section::Section;
 use super::source;
 use super::tree::{Place, Table};
@@ -22,24 +23,27 @@ use super::value::{
 };
 use super::{Api, Config, Problem, StoreLocation};
 use crate::inbox::destination::{self, check_postgres_url, is_postgres_url};
-use crate::inbox::{self, Once, Order, Route};
+use crate::inbox::{self, Once, Route};
 use crate::log::{self, Format};
 use crate::retention::{self, MIN_AGE};
 use crate::store::seal::{MAX_SEALING_KEYS, Seal, SealingKey};
-use crate::{sender, trace};
+use crate::{heartbeat, sender, trace};
 
 /// Shortest time anything may take, so that nothing is cut off before it can begin.
-const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
+pub(super) const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
 /// Longest time an attempt may take. The contract's is 10 s (R4); the leases are made for no more than this.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(30);
 /// Longest time an effect may take.
-const LONGEST_EFFECT: Duration = Duration::from_secs(300);
+pub(super) const LONGEST_EFFECT: Duration = Duration::from_secs(300);
 /// Longest time after which a row that keeps failing is given up.
-const LONGEST_GIVE_UP: Duration = Duration::from_secs(30 * 24 * 3600);
+pub(super) const LONGEST_GIVE_UP: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Shortest pause of ours between two tries.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Shortest and longest absence that can be said to be an outage.
+const SHORTEST_OUTAGE: Duration = Duration::from_secs(60);
+const LONGEST_OUTAGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Largest body that can be allowed, in bytes: bodies are held in memory while they are worked on.
-const MAX_BODY_BYTES: i64 = 16 * 1024 * 1024;
+pub(super) const MAX_BODY_BYTES: i64 = 16 * 1024 * 1024;
 /// Most things of one kind that can be allowed to be under way in all.
 const MAX_IN_FLIGHT: i64 = 65_536;
 /// Most of them for one webhook or route.
@@ -59,6 +63,7 @@ pub(super) fn config(
     Section::read_root(table, place, problems, |root| {
         let defaults = Config::default();
         let mut names = (Names::of("source"), Names::of("destination"), Names::of("route"));
+        let (inbox, memory) = root.table("inbox", |section| (inbox_settings(section), inbox_memory(section)));
         let config = Config {
             file: None,
             listen: root.get("listen", listen).unwrap_or(defaults.listen),
@@ -66,16 +71,18 @@ pub(super) fn config(
             seal: seal(root, environment),
             api: root.table("api", |section| api(section, environment)),
             sender: root.table("sender", sender_settings),
-            inbox: root.table("inbox", inbox_settings),
             sources: root.tables("source", |section| source::read(section, environment, &mut names.0)),
             destinations: root.tables("destination", |section| a_destination(section, environment, &mut names.1)),
-            routes: root.tables("route", |section| route(section, &names.0, &names.1, &mut names.2)),
+            routes: root.tables("route", |section| route(section, &inbox, (&names.0, &names.1, &mut names.2))),
+            inbox,
             log: root.table("log", log_settings),
             tracing: root.table("tracing", |section| tracing_settings(section, environment)),
-            retention: root.table("retention", retention_settings),
+            retention: root.table("retention", |section| retention_settings(section, memory.0)),
+            heartbeat: memory.1,
         };
         check_sealed(root, &config);
         check_files(root, &config);
+        check_fetch(root, &config);
         config
     })
 }
@@ -199,19 +206,9 @@ fn policy(section: &mut Section<'_>) -> Policy {
 
 fn inbox_settings(section: &mut Section<'_>) -> inbox::Settings {
     let defaults = inbox::Settings::default();
-    let mut pause = |key, longest| section.get(key, duration(SHORTEST_PAUSE..=longest));
-    let backoff = Backoff {
-        first: pause("retry_first", MAX_RETRY_DELAY).unwrap_or(defaults.backoff.first),
-        longest: pause("retry_longest", MAX_RETRY_DELAY).unwrap_or(defaults.backoff.longest),
-        give_up_after: pause("give_up_after", LONGEST_GIVE_UP).unwrap_or(defaults.backoff.give_up_after),
-    };
-    if backoff.longest < backoff.first {
-        section
-            .problem("retry_longest", "is shorter than `inbox.retry_first`; the pauses grow from that one to this one");
-    }
     inbox::Settings {
         max_body_bytes: section.get("max_body_bytes", integer(1..=MAX_BODY_BYTES)).unwrap_or(defaults.max_body_bytes),
-        backoff,
+        backoff: backoff(section, defaults.backoff),
         in_flight_per_route: section
             .get("in_flight_per_route", integer(1..=MAX_IN_FLIGHT_EACH))
             .unwrap_or(defaults.in_flight_per_route),
@@ -221,14 +218,39 @@ fn inbox_settings(section: &mut Section<'_>) -> inbox::Settings {
     }
 }
 
-/// An id that is forgotten sooner than its provider stops repeating it takes effect twice (C7): that is refused here.
-fn retention_settings(section: &mut Section<'_>) -> retention::Settings {
+/// Why nothing may be dropped sooner than a provider stops repeating it (C7): it would take effect twice.
+const TOO_SHORT: &str =
+    "what is dropped is no longer known as a duplicate, and a provider may send it again for 71 minutes";
+
+/// What the inbox remembers beyond its rows: how long ids are known, and when an absence is an outage.
+fn inbox_memory(section: &mut Section<'_>) -> (Option<Duration>, heartbeat::Settings) {
+    let defaults = (retention::Settings::default().ids, heartbeat::Settings::default());
+    let outage_after = section.get("outage_after", duration(SHORTEST_OUTAGE..=LONGEST_OUTAGE));
+    let keep_ids = section.get("keep_ids", age(MIN_AGE, TOO_SHORT)).unwrap_or(defaults.0);
+    (keep_ids, heartbeat::Settings { outage_after: outage_after.unwrap_or(defaults.1.outage_after) })
+}
+
+/// A version must be known for at least as long as something older can come back from the inbox itself (T5).
+fn retention_settings(section: &mut Section<'_>, ids: Option<Duration>) -> retention::Settings {
     let defaults = retention::Settings::default();
-    let why = "what is dropped is no longer known as a duplicate, and a provider may send it again for 71 minutes";
-    retention::Settings {
-        events: section.get("events", age(MIN_AGE, why)).unwrap_or(defaults.events),
-        inbox: section.get("inbox", age(MIN_AGE, why)).unwrap_or(defaults.inbox),
-    }
+    let mut get = |key, default| section.get(key, age(MIN_AGE, TOO_SHORT)).unwrap_or(default);
+    let (events, inbox) = (get("events", defaults.events), get("inbox", defaults.inbox));
+    let is_written = section.has("versions");
+    let versions = section.get("versions", age(MIN_AGE, TOO_SHORT)).unwrap_or(defaults.versions);
+    let longest = [inbox, ids].into_iter().max_by_key(|age| age.unwrap_or(Duration::MAX)).flatten();
+    let is_shorter = |versions| longest.is_none_or(|longest| versions < longest);
+    let versions = match versions.filter(|versions| is_shorter(*versions)) {
+        None => versions,
+        // The default grows with the others.
+        Some(_) if !is_written => longest,
+        Some(_) => {
+            let message = "is shorter than `inbox.keep_ids` or `retention.inbox`; what is replayed from the inbox must \
+                           still be known as older than what took effect since";
+            section.problem("versions", message);
+            versions
+        }
+    };
+    retention::Settings { events, inbox, ids, versions }
 }
 
 fn log_settings(section: &mut Section<'_>) -> log::Settings {
@@ -310,7 +332,11 @@ fn pointer(pointer: &str) -> Result<String, String> {
     Ok(pointer.to_owned())
 }
 
-fn route(section: &mut Section<'_>, sources: &Names, destinations: &Names, names: &mut Names) -> Option<Route> {
+fn route(
+    section: &mut Section<'_>,
+    defaults: &inbox::Settings,
+    (sources, destinations, names): (&Names, &Names, &mut Names),
+) -> Option<Route> {
     let source = section.require("source", |node| sources.refer(node));
     let destination = section.require("destination", |node| destinations.refer(node));
     let events = section.list("events", parsed(EventPattern::parse_received));
@@ -320,26 +346,16 @@ fn route(section: &mut Section<'_>, sources: &Names, destinations: &Names, names
     let order = section.get("order", order).unwrap_or_default();
     let once = choice(&[("delivery", Once::Delivery), ("key", Once::Key)]);
     let once = section.get("once", once).unwrap_or_default();
+    let backoff = own_backoff(section, defaults.backoff);
+    let events = events.unwrap_or(vec![EventPattern::All]);
     let name = section.get("name", name);
     let (source, destination) = (source?, destination?);
     let name = name.unwrap_or_else(|| format!("{source}-{destination}"));
     match names.declare(name, section.place_of("name")) {
-        Ok(name) => {
-            Some(Route { name, source, events: events.unwrap_or(vec![EventPattern::All]), destination, order, once })
-        }
+        Ok(name) => Some(Route { name, source, events, destination, order, once, backoff }),
         Err(problem) => {
             section.problem("name", &format!("{problem}; give each a `name` of its own"));
             None
         }
     }
-}
-
-fn order(node: &super::tree::Node) -> Result<Order, String> {
-    if text(node)? == "fetch" {
-        return Err(
-            "is \"fetch\", which reads from the provider's API; this version cannot: use \"latest\" or \"every\""
-                .to_owned(),
-        );
-    }
-    choice(&[("every", Order::Every), ("latest", Order::Latest)])(node)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hikyaku_core::event::EventPattern;
 use hikyaku_core::provider::Profile;
+use hikyaku_core::retry::Backoff;
 use hikyaku_core::signature::{Scheme, Secret};
 use hikyaku_core::webhook::WebhookUrl;
 
@@ -12,7 +13,8 @@ use super::source::{ALGORITHMS, ENCODINGS};
 use super::value::show_duration;
 use super::{Config, StoreLocation};
 use crate::inbox::destination::{CommandSettings, HttpSettings, Language, SlackSettings, without_password};
-use crate::inbox::{OnBadSignature, Once, Order, Room, Source, destination};
+use crate::inbox::fetch::{self, Credential};
+use crate::inbox::{OnBadSignature, Room, Source, destination};
 use crate::log::Format;
 
 impl Display for Config {
@@ -42,9 +44,9 @@ impl Display for Config {
             Format::Json => "json",
         };
         writeln!(f, "\n[log]\nlevel = {}\nformat = {}", quoted(&self.log.level), quoted(format))?;
-        let age = |age: Option<Duration>| quoted(age.map_or_else(|| "never".to_owned(), show_duration));
         let retention = &self.retention;
         writeln!(f, "\n[retention]\nevents = {}\ninbox = {}", age(retention.events), age(retention.inbox))?;
+        writeln!(f, "versions = {}", age(retention.versions))?;
         self.show_tracing(f)?;
         self.sources.iter().try_for_each(|source| show_source(source, f))?;
         self.destinations.iter().try_for_each(|destination| show_destination(destination, f))?;
@@ -69,9 +71,9 @@ impl Config {
         writeln!(f, "\n[inbox]\nmax_body_bytes = {}", inbox.max_body_bytes)?;
         writeln!(f, "effect_timeout = {}", quoted(show_duration(inbox.effect_timeout)))?;
         writeln!(f, "in_flight_per_route = {}", inbox.in_flight_per_route)?;
-        writeln!(f, "retry_first = {}", quoted(show_duration(inbox.backoff.first)))?;
-        writeln!(f, "retry_longest = {}", quoted(show_duration(inbox.backoff.longest)))?;
-        writeln!(f, "give_up_after = {}", quoted(show_duration(inbox.backoff.give_up_after)))
+        show_backoff(inbox.backoff, f)?;
+        writeln!(f, "keep_ids = {}", age(self.retention.ids))?;
+        writeln!(f, "outage_after = {}", quoted(show_duration(self.heartbeat.outage_after)))
     }
 
     fn show_tracing(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,18 +91,54 @@ impl Config {
             writeln!(f, "\n[[route]]\nname = {}\nsource = {}", quoted(&route.name), quoted(&route.source))?;
             let events = route.events.iter().cloned().map(|pattern: EventPattern| quoted(String::from(pattern)));
             writeln!(f, "events = [{}]\ndestination = {}", joined(events), quoted(&route.destination))?;
-            let order = match route.order {
-                Order::Every => "every",
-                Order::Latest => "latest",
-            };
-            let once = match route.once {
-                Once::Delivery => "delivery",
-                Once::Key => "key",
-            };
+            let (order, once) = (route.order.as_str(), route.once.as_str());
             writeln!(f, "order = {}\nonce = {}", quoted(order), quoted(once))?;
+            route.backoff.iter().try_for_each(|backoff| show_backoff(*backoff, f))?;
         }
         Ok(())
     }
+}
+
+fn age(age: Option<Duration>) -> String {
+    quoted(age.map_or_else(|| "never".to_owned(), show_duration))
+}
+
+fn show_backoff(backoff: Backoff, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Backoff { first, longest, give_up_after } = backoff;
+    let pauses = [("retry_first", first), ("retry_longest", longest), ("give_up_after", give_up_after)];
+    pauses.iter().try_for_each(|(name, pause)| writeln!(f, "{name} = {}", quoted(show_duration(*pause))))
+}
+
+fn show_fetch(fetch: &fetch::Settings, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "\n[source.fetch]\nurl = {}", quoted(&fetch.url))?;
+    match &fetch.credential {
+        None => {}
+        Some(Credential::Token(token)) => writeln!(f, "token = {}", hidden(token))?,
+        Some(Credential::Login { url, user, password }) => {
+            writeln!(f, "login = {}\nuser = {}\npassword = {}", quoted(url), quoted(user), hidden(password))?;
+        }
+    }
+    writeln!(f, "timeout = {}", quoted(show_duration(fetch.timeout)))?;
+    writeln!(f, "max_body_bytes = {}", fetch.max_body_bytes)
+}
+
+/// The destinations with no secret, as JSON would have them.
+pub fn shown_destinations(config: &Config) -> Vec<destination::Shown> {
+    config.destinations.iter().filter_map(shown_destination).collect()
+}
+
+/// A destination by way of the text that is shown of it, so that no kind has to be shown twice.
+fn shown_destination(settings: &destination::Settings) -> Option<destination::Shown> {
+    struct Text<'a>(&'a destination::Settings);
+    impl Display for Text<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            show_destination(self.0, f)
+        }
+    }
+    let mut whole: serde_json::Value = toml::from_str(&Text(settings).to_string()).ok()?;
+    let serde_json::Value::Object(mut settings) = whole["destination"][0].take() else { return None };
+    let mut text = |name: &str| settings.remove(name)?.as_str().map(str::to_owned);
+    Some(destination::Shown { name: text("name")?, kind: text("kind")?, settings })
 }
 
 fn show_source(source: &Source, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,7 +165,8 @@ fn show_source(source: &Source, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{key} = [{}]", joined(fields.iter().map(quoted)))?;
     }
     layout.action.iter().try_for_each(|field| writeln!(f, "action = {}", quoted(field)))?;
-    writeln!(f, "freshness = {}", quoted(freshness.map_or_else(|| "off".to_owned(), show_duration)))
+    writeln!(f, "freshness = {}", quoted(freshness.map_or_else(|| "off".to_owned(), show_duration)))?;
+    source.fetch.iter().try_for_each(|fetch| show_fetch(fetch, f))
 }
 
 /// A value by the name that it has in the configuration.

@@ -8,6 +8,7 @@ use hikyaku_core::provider::{Algorithm, Content, Encoding, Field, Layout, MIN_FR
 use hikyaku_core::signature::Secret;
 use hikyaku_core::webhook::WebhookUrl;
 
+use super::fetch::fetch;
 use super::section::Section;
 use super::tree::{Node, Value};
 use super::value::{Names, choice, duration, integer, name, parsed, secret, show_duration, text};
@@ -57,6 +58,7 @@ pub(super) fn read(
         }
     }
     let on_bad_signature = on_bad_signature(section, &profile.scheme);
+    let fetch = fetch(section, environment);
     let name = name?;
     let own = if preset.is_one_provider() { preset.name() } else { &name };
     Some(inbox::Source {
@@ -67,6 +69,7 @@ pub(super) fn read(
         on_bad_signature,
         preset,
         profile,
+        fetch,
     })
 }
 

@@ -1,4 +1,5 @@
 mod destinations;
+mod fetch;
 mod overrides;
 mod sources;
 
@@ -274,7 +275,10 @@ const REFUSED: &[(&str, &str)] = &[
         "[[route]]\nsource = 'x'",
         "f.toml:2:10: `route.source` names the source \"x\", which does not exist; there is none",
     ),
-    ("[[route]]\norder = 'fetch'", "f.toml:2:9: `route.order` is \"fetch\", which reads from the provider's API"),
+    (
+        "[[route]]\norder = 'newest'",
+        "f.toml:2:9: `route.order` must be \"every\" or \"latest\" or \"fetch\", not \"newest\"",
+    ),
     ("[[route]]\nonce = 'always'", "f.toml:2:8: `route.once` must be \"delivery\" or \"key\""),
     ("[[route]]\nevents = ['a.*.b']", "f.toml:2:11: `route.events` "),
     ("[[route]]\nevents = []", "f.toml:2:10: `route.events` is empty"),

@@ -76,6 +76,10 @@ pub(super) async fn scrape(Shared(state): Shared<Arc<State>>) -> impl IntoRespon
     if let Err(error) = &backlog {
         tracing::warn!(%error, "the metrics have no backlog");
     }
-    metrics::show(backlog.ok(), state.clock.schedule());
+    let now = state.clock.schedule();
+    if let Ok(backlog) = &backlog {
+        metrics::show_routes(backlog, state.inbox.route_names(), now);
+    }
+    metrics::show(backlog.ok(), now);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], state.metrics.render())
 }

@@ -4,6 +4,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
+use hikyaku_core::ids::OrganizationId;
 use jiff::Timestamp;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
@@ -17,6 +18,8 @@ const DELIVERIES_WAITING: &str = "hikyaku_deliveries_waiting";
 const DELIVERIES_LATE: &str = "hikyaku_deliveries_late_seconds";
 const EFFECTS_WAITING: &str = "hikyaku_effects_waiting";
 const EFFECTS_LATE: &str = "hikyaku_effects_late_seconds";
+const ROUTE_WAITING: &str = "hikyaku_route_effects_waiting";
+const ROUTE_OLDEST: &str = "hikyaku_route_oldest_seconds";
 const WEBHOOKS_OFF: &str = "hikyaku_webhooks_off";
 
 /// The route of requests to paths that there are not.
@@ -35,7 +38,27 @@ pub(super) fn describe() {
     describe_gauge!(DELIVERIES_LATE, "How long the oldest delivery has been due, in seconds");
     describe_gauge!(EFFECTS_WAITING, "Effects of inbox rows that wait or are under way");
     describe_gauge!(EFFECTS_LATE, "How long the oldest effect has been due, in seconds");
+    describe_gauge!(ROUTE_WAITING, "Effects that wait, by route and whether they have failed before");
+    describe_gauge!(ROUTE_OLDEST, "How long ago the oldest row was received that waits for a route, in seconds");
     describe_gauge!(WEBHOOKS_OFF, "Webhooks that are off");
+}
+
+/// Shows what waits for these routes.
+pub(super) fn show_routes<'a>(
+    backlog: &Backlog,
+    routes: impl Iterator<Item = (&'a OrganizationId, &'a str)>,
+    now: Timestamp,
+) {
+    for (organization, route) in routes {
+        let waiting = backlog.routes.get(&(organization.clone(), route.to_owned())).copied().unwrap_or_default();
+        let set = |state: &'static str, effects: u64| {
+            gauge!(ROUTE_WAITING, "route" => route.to_owned(), "state" => state).set(effects as f64);
+        };
+        set("fresh", waiting.effects.saturating_sub(waiting.failing));
+        set("failing", waiting.failing);
+        let age = waiting.oldest.map_or(0.0, |oldest| now.duration_since(oldest).as_secs_f64().max(0.0));
+        gauge!(ROUTE_OLDEST, "route" => route.to_owned()).set(age);
+    }
 }
 
 /// Shows how much waits, and by `now` on the schedule clock how late it is.
@@ -74,6 +97,7 @@ fn method(method: &Method) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::RouteBacklog;
     use metrics_exporter_prometheus::PrometheusBuilder;
 
     #[test]
@@ -87,6 +111,7 @@ mod tests {
             effects: 2,
             oldest_effect_due: Some(at(200)),
             lanes: Default::default(),
+            routes: Default::default(),
             webhooks_off: 1,
         };
         ::metrics::with_local_recorder(&recorder, || show(Some(backlog), at(100)));
@@ -104,5 +129,27 @@ mod tests {
         }
         ::metrics::with_local_recorder(&recorder, || show(None, at(100)));
         assert!(recorder.handle().render().contains("hikyaku_store_up 0"));
+    }
+
+    #[test]
+    fn a_route_for_which_nothing_waits_is_shown_too() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let organization = OrganizationId::parse("acme").unwrap();
+        let waiting = RouteBacklog { effects: 5, failing: 2, oldest: Some(at(40)) };
+        let routes = [((organization.clone(), "books".to_owned()), waiting)].into();
+        let backlog = Backlog { routes, ..Backlog::default() };
+        let named = ["books", "chat"].map(|route| (&organization, route));
+        ::metrics::with_local_recorder(&recorder, || show_routes(&backlog, named.into_iter(), at(100)));
+        let text = recorder.handle().render();
+        for line in [
+            "hikyaku_route_effects_waiting{route=\"books\",state=\"fresh\"} 3",
+            "hikyaku_route_effects_waiting{route=\"books\",state=\"failing\"} 2",
+            "hikyaku_route_effects_waiting{route=\"chat\",state=\"failing\"} 0",
+            "hikyaku_route_oldest_seconds{route=\"books\"} 60",
+            "hikyaku_route_oldest_seconds{route=\"chat\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
     }
 }

@@ -18,6 +18,7 @@ mod log;
 mod metrics;
 mod openapi;
 mod origin;
+mod outages;
 mod page;
 mod problem;
 mod receive;
@@ -25,6 +26,7 @@ mod recoveries;
 mod request;
 mod rotate;
 mod router;
+mod routes;
 mod settings;
 mod sources;
 #[cfg(test)]
@@ -39,6 +41,7 @@ use std::sync::Arc;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::clock::SharedClock;
+use crate::inbox::destination::Shown;
 use crate::inbox::{Inbox, Source};
 use crate::outbound::Client;
 use crate::sender::Sender;
@@ -65,6 +68,8 @@ pub struct State {
     pub access: Access,
     /// The configured sources: whose they are, and of which provider.
     pub sources: Vec<Source>,
+    /// The configured destinations.
+    pub destinations: Vec<Shown>,
     /// Largest body of one published event, in bytes. That of a received delivery is the inbox's.
     pub max_event_bytes: usize,
 }

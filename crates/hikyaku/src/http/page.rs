@@ -108,6 +108,16 @@ impl Cursor for RowPosition {
     }
 }
 
+impl Cursor for Timestamp {
+    fn encode(&self) -> String {
+        seal(&self.as_millisecond().to_string())
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        Self::from_millisecond(open(text)?.parse().ok()?).ok()
+    }
+}
+
 impl Cursor for TokenId {
     fn encode(&self) -> String {
         seal(self.as_str())

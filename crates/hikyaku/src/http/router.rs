@@ -17,8 +17,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
 use super::{
-    State, access, deliveries, docs, events, explain, health, inbox, interventions, log, metrics, openapi, receive,
-    recoveries, rotate, sources, tokens, trial, webhooks,
+    State, access, deliveries, docs, events, explain, health, inbox, interventions, log, metrics, openapi, outages,
+    receive, recoveries, rotate, routes, sources, tokens, trial, webhooks,
 };
 
 /// Routes under one guard, and their paths, so that a test can walk them all.
@@ -71,6 +71,8 @@ pub(super) fn organization_routes() -> Routes {
         .route("/v1/organizations/{organization}/inbox/release", post(interventions::release_many))
         .route("/v1/organizations/{organization}/inbox/discard", post(interventions::discard_many))
         .route("/v1/organizations/{organization}/sources", get(sources::list))
+        .route("/v1/organizations/{organization}/routes", get(routes::list_routes))
+        .route("/v1/organizations/{organization}/destinations", get(routes::list_destinations))
         .route("/v1/organizations/{organization}/tokens", get(tokens::list_own).post(tokens::create_own))
         .route("/v1/organizations/{organization}/tokens/{token}", delete(tokens::revoke_own))
 }
@@ -80,6 +82,7 @@ pub(super) fn admin_routes() -> Routes {
     Routes::default()
         .route("/v1/tokens", get(tokens::list_all).post(tokens::create_any))
         .route("/v1/tokens/{token}", delete(tokens::revoke_any))
+        .route("/v1/outages", get(outages::list))
         .route("/metrics", get(health::scrape))
 }
 

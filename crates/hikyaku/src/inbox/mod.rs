@@ -1,14 +1,18 @@
 //! The inbox: stores what others send before it answers, and works it off to destinations.
 
 pub mod destination;
+pub mod fetch;
 mod interventions;
 mod metrics;
+mod outlet;
 mod process;
 mod quarantine;
 mod receive;
+mod refresh;
 mod refusals;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,19 +24,22 @@ use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::provider::{Preset, Profile};
 use hikyaku_core::retry::Backoff;
 use hikyaku_core::signature::Secret;
+use jiff::Timestamp;
 use ring::digest;
 use tokio::sync::{Mutex, Notify};
 
 use crate::clock::SharedClock;
 use crate::store::{Committer, SharedStore};
 use destination::Destination;
+use fetch::Fetcher;
 pub use interventions::{FoundRows, MAX_LOOKED_AT_ROWS, MAX_STEP_ROWS, Outcome, RowFilter, RowId, Wanted};
-use process::Outlet;
+use outlet::Outlet;
 pub use quarantine::{OnBadSignature, Room};
 use receive::Intake;
 pub use receive::Received;
 use refusals::BodyHash;
 pub use refusals::SourceState;
+pub use trial::{Trial, Tried, TriedRoute};
 
 /// Begins the ids that are hashes.
 const HASH_PREFIX: &str = "sha256:";
@@ -48,6 +55,8 @@ pub struct Source {
     pub organization: OrganizationId,
     /// What the deliveries are signed with; several while one is being changed.
     pub secrets: Vec<Secret>,
+    /// How its provider is asked for present states, if it can be.
+    pub fetch: Option<fetch::Settings>,
     /// What becomes of deliveries that are not.
     pub on_bad_signature: OnBadSignature,
     /// Under which name the provider is known.
@@ -71,6 +80,30 @@ pub struct Route {
     pub order: Order,
     /// What happens at most once.
     pub once: Once,
+    /// How its failed effects are tried again; `None`: as the inbox's settings say.
+    pub backoff: Option<Backoff>,
+}
+
+/// A route as it runs.
+#[derive(Debug, Clone)]
+pub struct RouteStatus {
+    /// What is configured.
+    pub route: Route,
+    /// Keys that are worked on now.
+    pub under_way: u32,
+    /// The last failure since this process started.
+    pub last_error: Option<LastError>,
+}
+
+/// A failure of an effect.
+#[derive(Debug, Clone)]
+pub struct LastError {
+    /// When, by the wall clock.
+    pub at: Timestamp,
+    /// Of which delivery.
+    pub delivery: String,
+    /// For people.
+    pub error: String,
 }
 
 /// What order means to a route.
@@ -81,6 +114,20 @@ pub enum Order {
     Every,
     /// An event older than one that took effect on the same key is skipped as stale (C4).
     Latest,
+    /// An event says only that something changed: the key's state is read from the provider, once for all events that
+    /// wait, and given to the destination in their place (C3).
+    Fetch,
+}
+
+impl Order {
+    /// The word used in the configuration and the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Every => "every",
+            Self::Latest => "latest",
+            Self::Fetch => "fetch",
+        }
+    }
 }
 
 /// What a route does at most once.
@@ -91,6 +138,16 @@ pub enum Once {
     Delivery,
     /// Each business key takes effect once, however many deliveries name it (T5).
     Key,
+}
+
+impl Once {
+    /// The word used in the configuration and the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivery => "delivery",
+            Self::Key => "key",
+        }
+    }
 }
 
 /// How the inbox behaves.
@@ -137,7 +194,7 @@ pub struct Inbox {
 impl Inbox {
     /// Puts an inbox together. `owner` names this process in leases and must be new at every start.
     ///
-    /// The configuration has checked that names are unique and that every route has its source and its destination;
+    /// `fetchers` go by the source's name. The configuration has checked that names are unique and that every route has its source and its destination;
     /// a route that lacks one takes nothing.
     #[expect(clippy::too_many_arguments, reason = "called once, where everything is wired together")]
     pub fn new(
@@ -149,6 +206,7 @@ impl Inbox {
         sources: Vec<Source>,
         routes: Vec<Route>,
         destinations: HashMap<String, Arc<dyn Destination>>,
+        fetchers: HashMap<String, Arc<Fetcher>>,
     ) -> Arc<Self> {
         metrics::describe();
         let wake = Arc::new(Notify::new());
@@ -165,7 +223,8 @@ impl Inbox {
                 continue;
             };
             intake.add_route(&route);
-            let outlet = Outlet::new(intake.organization().clone(), route, destination.clone());
+            let fetcher = fetchers.get(&route.source).cloned();
+            let outlet = Outlet::new(intake.organization().clone(), route, destination.clone(), fetcher);
             outlets.insert(outlet.name().to_owned(), Arc::new(outlet));
         }
         Arc::new(Self {
@@ -179,6 +238,19 @@ impl Inbox {
             wake,
             quarantining: Mutex::default(),
         })
+    }
+
+    /// The routes' names, each with its organization.
+    pub fn route_names(&self) -> impl Iterator<Item = (&OrganizationId, &str)> {
+        self.outlets.values().map(|outlet| (outlet.organization(), outlet.name()))
+    }
+
+    /// An organization's routes as they run, by name.
+    pub fn routes(&self, organization: &OrganizationId) -> Vec<RouteStatus> {
+        let own = self.outlets.values().filter(|outlet| outlet.organization() == organization);
+        let mut routes: Vec<_> = own.map(|outlet| outlet.status()).collect();
+        routes.sort_by(|a, b| a.route.name.cmp(&b.route.name));
+        routes
     }
 
     /// Largest body that is taken, in bytes (S11).

@@ -4,18 +4,18 @@
 //! effect one after another, lanes side by side, and a route's lanes take no other route's slots.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hikyaku_core::ids::OrganizationId;
-use hikyaku_core::ordering::{Verdict, Version, judge};
+use hikyaku_core::ordering::Version;
 use jiff::Timestamp;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::destination::{Destination, Effect};
-use super::{Inbox, Once, Order, Route, metrics};
+use super::destination::Effect;
+use super::outlet::{Outlet, Slot};
+use super::{Inbox, Order, metrics};
 use crate::clock;
 use crate::store::{
     Backlog, ClaimedLane, EffectState, EndedRow, FinishLane, FinishOutcome, LaneClaim, LaneKey, Lease, RetryRow,
@@ -25,6 +25,8 @@ use crate::trace;
 
 /// Most rows of one lane that are taken at a time.
 const ROWS_PER_LANE: u32 = 32;
+/// Most rows that one reading of a present state covers. They come without their bodies, but for the newest one's.
+const ROWS_PER_READING: u32 = 500;
 /// The loop looks in the store at least this often, so that no wrong time can park it.
 const POLL_CAP: Duration = Duration::from_secs(5);
 /// The pause after the store did not answer a claim.
@@ -38,72 +40,13 @@ const FINISH_PAUSE: Duration = Duration::from_millis(100);
 /// The longest wait that a destination may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
-/// A route with its destination and its slots.
-pub(super) struct Outlet {
-    organization: OrganizationId,
-    route: Route,
-    destination: Arc<dyn Destination>,
-    /// Lanes under way.
-    busy: AtomicU32,
-}
-
-impl Outlet {
-    pub(super) fn new(organization: OrganizationId, route: Route, destination: Arc<dyn Destination>) -> Self {
-        Self { organization, route, destination, busy: AtomicU32::new(0) }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.route.name
-    }
-
-    pub(super) fn organization(&self) -> &OrganizationId {
-        &self.organization
-    }
-
-    /// Whether it matters to this route what took effect on a row's key before.
-    fn remembers(&self, row_key: &str) -> bool {
-        !row_key.is_empty() && (self.route.order == Order::Latest || self.route.once == Once::Key)
-    }
-
-    /// How a row ends without a word to the destination, if what took effect before says so (C4, T5).
-    fn ends_without_effect(&self, applied: Option<&Version>, row: &WorkRow) -> Option<(EffectState, String)> {
-        if !self.remembers(&row.key) {
-            return None;
-        }
-        match judge(applied, &row.version) {
-            Verdict::Same => Some((EffectState::Done, "it took effect before".to_owned())),
-            _ if self.route.once == Once::Key && applied.is_some() => {
-                Some((EffectState::Stale, "its key had its one effect before".to_owned()))
-            }
-            Verdict::Stale if self.route.order == Order::Latest => {
-                Some((EffectState::Stale, "a newer event of its key took effect before".to_owned()))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// A lane's slot in its route. It is given back and the loop woken however the lane's task ends, a panic included.
-struct Slot {
-    outlet: Arc<Outlet>,
-    wake: Arc<Notify>,
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.outlet.busy.fetch_sub(1, Ordering::AcqRel);
-        self.wake.notify_one();
-    }
-}
-
 /// A lane's work as far as it has come.
-struct Progress {
-    applied: Option<Version>,
-    ended: Vec<EndedRow>,
-    /// The row that the lane waits with.
-    retry: Option<RetryRow>,
-    /// Whether it waits because it was not its turn, and not because it failed.
-    postponed: bool,
+pub(super) struct Progress {
+    pub(super) applied: Option<Version>,
+    pub(super) ended: Vec<EndedRow>,
+    pub(super) retry: Option<RetryRow>,
+    /// Whether the lane waits with that row because it was not its turn, and not because it failed.
+    pub(super) postponed: bool,
 }
 
 impl Inbox {
@@ -150,16 +93,32 @@ impl Inbox {
 
     /// Looks once for due lanes and starts them; returns how long to wait for more.
     async fn claim(self: &Arc<Self>, lanes: &TaskTracker, stop: &CancellationToken) -> Duration {
-        let slots = self.free_slots();
-        if slots.is_empty() {
-            return POLL_CAP;
+        let mut pause = POLL_CAP;
+        for is_reading in [false, true] {
+            let slots = self.free_slots(is_reading);
+            if !slots.is_empty() {
+                pause = pause.min(self.claim_of(slots, is_reading, lanes, stop).await);
+            }
         }
+        pause
+    }
+
+    /// The same for routes that read present states, or for those that do not.
+    async fn claim_of(
+        self: &Arc<Self>,
+        slots: Vec<(OrganizationId, String, u32)>,
+        is_reading: bool,
+        lanes: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> Duration {
         let now = self.clock.schedule();
         let effect = self.settings.effect_timeout;
         // A row begun at the last moment still ends, and is written, within the lease.
         let last_start = now.checked_add(effect).unwrap_or(now);
         let lease = Lease { owner: self.owner.clone(), duration: effect * 2 + LEASE_SPARE };
-        match self.store.claim_lanes(LaneClaim { lease, now, slots, rows_each: ROWS_PER_LANE }).await {
+        let rows_each = if is_reading { ROWS_PER_READING } else { ROWS_PER_LANE };
+        let claim = LaneClaim { lease, now, slots, rows_each, last_body_only: is_reading };
+        match self.store.claim_lanes(claim).await {
             Ok(claims) => {
                 for lane in claims.lanes {
                     self.start(lane, last_start, lanes, stop);
@@ -173,10 +132,11 @@ impl Inbox {
         }
     }
 
-    fn free_slots(&self) -> Vec<(OrganizationId, String, u32)> {
+    fn free_slots(&self, is_reading: bool) -> Vec<(OrganizationId, String, u32)> {
         let free =
             |outlet: &Outlet| self.settings.in_flight_per_route.saturating_sub(outlet.busy.load(Ordering::Acquire));
-        let slots = self.outlets.values().map(|o| (o.organization.clone(), o.route.name.clone(), free(o)));
+        let outlets = self.outlets.values().filter(|outlet| (outlet.route.order == Order::Fetch) == is_reading);
+        let slots = outlets.map(|o| (o.organization.clone(), o.route.name.clone(), free(o)));
         slots.filter(|(_, _, free)| *free > 0).collect()
     }
 
@@ -196,19 +156,14 @@ impl Inbox {
         });
     }
 
-    /// Works a lane off, row by row, and writes what came of it.
+    /// Works a lane off and writes what came of it.
     async fn work(&self, outlet: &Outlet, lane: ClaimedLane, last_start: Timestamp, stop: &CancellationToken) {
         let mut progress = Progress { applied: lane.applied, ended: Vec::new(), retry: None, postponed: false };
         let remembers = lane.rows.first().is_some_and(|row| outlet.remembers(&row.key));
-        for row in lane.rows {
-            // The first row is always begun: the lease is fresh, and a lane must get on.
-            let late = !progress.ended.is_empty() && self.clock.schedule() > last_start;
-            if progress.retry.is_some() || late || stop.is_cancelled() {
-                break;
-            }
-            let span = effect_span(&lane.key, &row, self.clock.now());
-            self.take(outlet, Arc::new(row), &mut progress).await;
-            end_span(span, &progress);
+        match outlet.route.order {
+            _ if stop.is_cancelled() => {}
+            Order::Fetch => self.refresh(outlet, &lane.key, lane.rows, &mut progress).await,
+            _ => self.work_rows(outlet, &lane.key, lane.rows, last_start, stop, &mut progress).await,
         }
         let finish = FinishLane {
             key: lane.key,
@@ -223,16 +178,50 @@ impl Inbox {
         self.finish(finish, if progress.postponed { "postponed" } else { "failed" }).await;
     }
 
+    /// Works rows off, one after another.
+    async fn work_rows(
+        &self,
+        outlet: &Outlet,
+        lane: &LaneKey,
+        rows: Vec<WorkRow>,
+        last_start: Timestamp,
+        stop: &CancellationToken,
+        progress: &mut Progress,
+    ) {
+        for row in rows {
+            // The first row is always begun: the lease is fresh, and a lane must get on.
+            let late = !progress.ended.is_empty() && self.clock.schedule() > last_start;
+            if progress.retry.is_some() || late || stop.is_cancelled() {
+                break;
+            }
+            let span = effect_span(lane, &row, self.clock.now());
+            self.take(outlet, Arc::new(row), progress).await;
+            end_span(span, progress);
+        }
+    }
+
     /// Lets one row take effect, or ends it without, or says when to try again.
     async fn take(&self, outlet: &Outlet, row: Arc<WorkRow>, progress: &mut Progress) {
         let ended = match outlet.ends_without_effect(progress.applied.as_ref(), &row) {
             Some(ended) => Ok(ended),
-            None => self.after(&row, self.apply(outlet, row.clone()).await),
+            None => self.after(outlet, &row, self.apply(outlet, row.clone()).await),
         };
+        self.note(outlet, &row, ended, progress);
+    }
+
+    /// Notes how a row ended, or when it is tried again.
+    pub(super) fn note(
+        &self,
+        outlet: &Outlet,
+        row: &WorkRow,
+        ended: Result<(EffectState, String), RetryRow>,
+        progress: &mut Progress,
+    ) {
         let (route, delivery) = (outlet.name(), row.delivery.clone());
         match ended {
             Ok((state, detail)) => {
                 if state == EffectState::Dead {
+                    outlet.failed(self.clock.now(), &delivery, &detail);
                     tracing::error!(route, delivery, detail = first_line(&detail), "an inbox row is dead");
                 }
                 if state == EffectState::Done {
@@ -246,6 +235,7 @@ impl Inbox {
                 if progress.postponed {
                     tracing::debug!(route, delivery, reason = error, "an effect waits for its turn");
                 } else {
+                    outlet.failed(self.clock.now(), &delivery, &retry.error);
                     tracing::warn!(route, delivery, failures, error, "an effect failed; it is tried again");
                 }
                 progress.retry = Some(retry);
@@ -254,7 +244,12 @@ impl Inbox {
     }
 
     /// What follows from a destination's answer: how the row ends, or when it is tried again.
-    fn after(&self, row: &WorkRow, effect: Effect) -> Result<(EffectState, String), RetryRow> {
+    pub(super) fn after(
+        &self,
+        outlet: &Outlet,
+        row: &WorkRow,
+        effect: Effect,
+    ) -> Result<(EffectState, String), RetryRow> {
         match effect {
             Effect::Done(detail) => Ok((EffectState::Done, detail)),
             Effect::Stale(detail) => Ok((EffectState::Stale, detail)),
@@ -266,7 +261,7 @@ impl Inbox {
             }
             Effect::Failed { error, retry_after } => {
                 let failures = row.failures.saturating_add(1);
-                match self.retry_at(row, failures, retry_after) {
+                match self.retry_at(outlet, row, failures, retry_after) {
                     Some(due_at) => Err(RetryRow { delivery: row.delivery.clone(), failures, error, due_at }),
                     None => Ok((EffectState::Dead, format!("given up after {failures} failures: {error}"))),
                 }
@@ -275,21 +270,31 @@ impl Inbox {
     }
 
     /// The destination's answer, by the deadline. Its own task contains a panic, which then counts as a failure.
-    async fn apply(&self, outlet: &Outlet, row: Arc<WorkRow>) -> Effect {
+    pub(super) async fn apply(&self, outlet: &Outlet, row: Arc<WorkRow>) -> Effect {
         let destination = outlet.destination.clone();
+        let watch = clock::Stopwatch::start();
         let task = AbortOnDropHandle::new(tokio::spawn(async move { destination.apply(&row).await }));
-        let error = match tokio::time::timeout(self.settings.effect_timeout, task).await {
-            Ok(Ok(effect)) => return effect,
-            Ok(Err(_)) => "the destination panicked, which is a defect of this program".to_owned(),
-            Err(_) => format!("no end within {:?}", self.settings.effect_timeout),
+        let failed = |error| Effect::Failed { error, retry_after: None };
+        let effect = match tokio::time::timeout(self.settings.effect_timeout, task).await {
+            Ok(Ok(effect)) => effect,
+            Ok(Err(_)) => failed("the destination panicked, which is a defect of this program".to_owned()),
+            Err(_) => failed(format!("no end within {:?}", self.settings.effect_timeout)),
         };
-        Effect::Failed { error, retry_after: None }
+        metrics::destination(outlet.name(), &effect, watch.elapsed());
+        effect
     }
 
     /// When a row that failed is tried again; `None` when it is time to give up.
-    fn retry_at(&self, row: &WorkRow, failures: u32, retry_after: Option<Duration>) -> Option<Timestamp> {
+    fn retry_at(
+        &self,
+        outlet: &Outlet,
+        row: &WorkRow,
+        failures: u32,
+        retry_after: Option<Duration>,
+    ) -> Option<Timestamp> {
         let now = self.clock.schedule();
-        let planned = self.settings.backoff.next(failures, row.due_since, now, clock::draw())?;
+        let backoff = outlet.route.backoff.unwrap_or(self.settings.backoff);
+        let planned = backoff.next(failures, row.due_since, now, clock::draw())?;
         let asked = now.checked_add(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER)).ok()?;
         Some(planned.max(asked))
     }
@@ -319,7 +324,7 @@ impl Inbox {
 }
 
 /// An effect in its row's trace.
-fn effect_span(lane: &LaneKey, row: &WorkRow, now: Timestamp) -> trace::Span {
+pub(super) fn effect_span(lane: &LaneKey, row: &WorkRow, now: Timestamp) -> trace::Span {
     let received = trace::Context::of(trace::ROW, &[lane.organization.as_str(), &lane.provider, &row.delivery]);
     let mut span = trace::Span::start("effect", trace::Kind::Internal, received.child(), Some(received), now);
     span.tell("hikyaku.organization", lane.organization.as_str());
@@ -328,7 +333,7 @@ fn effect_span(lane: &LaneKey, row: &WorkRow, now: Timestamp) -> trace::Span {
     span
 }
 
-fn end_span(mut span: trace::Span, progress: &Progress) {
+pub(super) fn end_span(mut span: trace::Span, progress: &Progress) {
     match (&progress.retry, progress.ended.last()) {
         (Some(_), _) if progress.postponed => {}
         (Some(retry), _) => span.fail(first_line(&retry.error)),

@@ -8,6 +8,7 @@ use hikyaku_core::provider::Refusal;
 use super::receive::{Intake, Received};
 use super::refusals::Refused;
 use super::{Inbox, hash, hash_id, metrics};
+use crate::clock::Stopwatch;
 use crate::store::{NewRow, QuarantineOutcome, Quarantined, StoreError};
 
 /// What a source does with a delivery whose signature does not verify.
@@ -44,8 +45,8 @@ impl Inbox {
         &self,
         intake: &Intake,
         reason: Refusal,
-        headers: &HeaderMap,
-        body: Bytes,
+        (headers, body): (&HeaderMap, Bytes),
+        watch: &Stopwatch,
     ) -> Result<Received, StoreError> {
         let source = &intake.source.name;
         let hash = hash(&body);
@@ -53,14 +54,14 @@ impl Inbox {
             OnBadSignature::Refuse => Refused::Answered(hash),
             OnBadSignature::Quarantine(room) => {
                 let outcome = self.quarantine(intake, room, &reason, headers, body).await;
-                match outcome.inspect_err(|_| metrics::answered(source, "storeError"))? {
+                match outcome.inspect_err(|_| metrics::answered(source, "storeError", watch.elapsed()))? {
                     QuarantineOutcome::Kept | QuarantineOutcome::Duplicate => Refused::Quarantined,
                     QuarantineOutcome::Full => Refused::NoRoom(hash),
                 }
             }
         };
         intake.refused(&reason, became, self.clock.now());
-        metrics::answered(source, became.answer());
+        metrics::answered(source, became.answer(), watch.elapsed());
         match became {
             Refused::Quarantined => Ok(Received::Quarantined),
             Refused::Answered(_) | Refused::NoRoom(_) => Ok(Received::Unauthorized(reason)),

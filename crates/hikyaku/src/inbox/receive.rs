@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::refusals::{Refusals, Refused, SourceState};
 use super::{HASH_PREFIX, Inbox, Route, Source, hash_id, metrics};
-use crate::clock::Clock;
+use crate::clock::{Clock, Stopwatch};
 use crate::store::{InboxRowDetail, InboxRowView, NewRow, RecordOutcome, StoreError};
 use crate::trace;
 
@@ -50,31 +50,33 @@ impl Inbox {
     /// # Errors
     /// The store's; then nothing may be answered that the sender would take for success.
     pub async fn receive(&self, source: &str, headers: &HeaderMap, body: Bytes) -> Result<Received, StoreError> {
+        let watch = Stopwatch::start();
         let Some(intake) = self.intakes.get(source) else {
-            metrics::answered("", "unknownSource");
+            metrics::answered("", "unknownSource", watch.elapsed());
             return Ok(Received::UnknownSource);
         };
         let fields = fields(headers);
         let now = self.clock.now();
         if let Err(reason) = intake.verify(&fields, &body, now) {
-            return self.refuse(intake, reason, headers, body).await;
+            return self.refuse(intake, reason, (headers, body), &watch).await;
         }
         intake.accepted(now);
         if let Some(challenge) = intake.verifier.challenge(&body) {
-            metrics::answered(source, "challenge");
+            metrics::answered(source, "challenge", watch.elapsed());
             return Ok(Received::Challenge(challenge));
         }
         let row = intake.row(&fields, body, &*self.clock);
         let span = receive_span(&row, headers);
-        match self.record(row).await.inspect_err(|_| metrics::answered(source, "storeError"))? {
+        let failed = |_: &StoreError| metrics::answered(source, "storeError", watch.elapsed());
+        match self.record(row).await.inspect_err(failed)? {
             RecordOutcome::Stored => {
-                metrics::answered(source, "stored");
+                metrics::answered(source, "stored", watch.elapsed());
                 span.end();
                 self.wake.notify_one();
                 Ok(Received::Stored)
             }
             RecordOutcome::Duplicate => {
-                metrics::answered(source, "duplicate");
+                metrics::answered(source, "duplicate", watch.elapsed());
                 Ok(Received::Duplicate)
             }
         }

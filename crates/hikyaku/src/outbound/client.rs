@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
-use axum::http::{HeaderMap, StatusCode, response};
+use axum::http::{HeaderMap, Method, StatusCode, response};
 use bytes::{Bytes, BytesMut};
 use hikyaku_core::address::{Refusal, TargetPolicy};
 use hikyaku_core::delivery::{FailureKind, Outcome};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use tokio::time::{Sleep, timeout};
 use url::{Host, Position, Url};
@@ -80,7 +81,23 @@ impl Client {
     /// timeout (S8). The status decides; what the body does after it changes nothing (S9).
     pub async fn post(&self, request: Request) -> Response {
         let started = self.clock.schedule();
-        let answered = self.attempt(&request).await;
+        let answered = self.attempt(&Method::POST, &request, MAX_RESPONSE_BODY_BYTES).await;
+        self.response(started, answered.map(|(head, body, _)| (head, body)))
+    }
+
+    /// Makes one request, and takes nothing less than the whole answer: see [`super::Exchange`].
+    pub async fn exchange(&self, method: Method, request: Request, max_body_bytes: usize) -> Response {
+        let started = self.clock.schedule();
+        let answered = self.attempt(&method, &request, max_body_bytes).await;
+        let whole = answered.and_then(|(head, body, is_whole)| match is_whole {
+            true => Ok((head, body)),
+            false if body.len() == max_body_bytes => Err(Failure::too_large(max_body_bytes)),
+            false => Err(Failure::cut_off(request.timeout)),
+        });
+        self.response(started, whole)
+    }
+
+    fn response(&self, started: Timestamp, answered: Result<(response::Parts, Bytes), Failure>) -> Response {
         let duration = self.clock.schedule().duration_since(started).unsigned_abs();
         match answered {
             Ok((head, body)) => Response {
@@ -100,26 +117,31 @@ impl Client {
         }
     }
 
-    async fn attempt(&self, request: &Request) -> Result<(response::Parts, Bytes), Failure> {
+    async fn attempt(
+        &self,
+        method: &Method,
+        request: &Request,
+        max_body_bytes: usize,
+    ) -> Result<(response::Parts, Bytes, bool), Failure> {
         let mut deadline = pin!(tokio::time::sleep(request.timeout));
         let (target, connection, answer) = tokio::select! {
             // A status that is there at the deadline has come in time.
             biased;
-            exchanged = self.exchange(request) => exchanged?,
+            exchanged = self.send(method, request) => exchanged?,
             () = deadline.as_mut() => return Err(Failure::timeout(request.timeout)),
         };
         let (head, body) = answer.into_parts();
-        let (body, is_whole) = read_body(body, deadline).await;
+        let (body, is_whole) = read_body(body, deadline, max_body_bytes).await;
         if is_whole && !may_send_more(&head) {
             self.keep(target, connection).await;
         }
-        Ok((head, body))
+        Ok((head, body, is_whole))
     }
 
     /// Sends the request and waits for the head of its answer.
-    async fn exchange(&self, request: &Request) -> Result<(Target, Connection, Answer), Failure> {
+    async fn send(&self, method: &Method, request: &Request) -> Result<(Target, Connection, Answer), Failure> {
         let target = self.connector.target(&request.url).await?;
-        let mut message = message(request)?;
+        let mut message = message(method, request)?;
         if let Some(mut kept) = self.pool.take(&target) {
             match kept.sender.try_send_request(message).await {
                 Ok(answer) => return Ok((target, kept, answer)),
@@ -146,11 +168,11 @@ impl Client {
 }
 
 /// The request as it goes on the wire. What frames it is ours, whatever the caller's headers say.
-fn message(request: &Request) -> Result<Message, Failure> {
+fn message(method: &Method, request: &Request) -> Result<Message, Failure> {
     let unsayable = || Failure::new(FailureKind::TargetRefused, "the URL cannot be written into an HTTP request");
     let url = &request.url;
     let mut message = Message::new(Full::new(request.body.clone()));
-    *message.method_mut() = axum::http::Method::POST;
+    message.method_mut().clone_from(method);
     *message.uri_mut() = url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| unsayable())?;
     let host = HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort]).map_err(|_| unsayable())?;
     let headers = message.headers_mut();
@@ -164,10 +186,10 @@ fn message(request: &Request) -> Result<Message, Failure> {
 }
 
 /// The first bytes of a body, and whether they are all of it. What breaks or outlasts the deadline is cut off there.
-async fn read_body(mut incoming: Incoming, mut deadline: Pin<&mut Sleep>) -> (Bytes, bool) {
+async fn read_body(mut incoming: Incoming, mut deadline: Pin<&mut Sleep>, max_bytes: usize) -> (Bytes, bool) {
     let mut body = BytesMut::new();
     let mut is_whole = false;
-    while body.len() <= MAX_RESPONSE_BODY_BYTES {
+    while body.len() <= max_bytes {
         let frame = tokio::select! {
             biased;
             frame = incoming.frame() => frame,
@@ -182,7 +204,7 @@ async fn read_body(mut incoming: Incoming, mut deadline: Pin<&mut Sleep>) -> (By
             }
         }
     }
-    body.truncate(MAX_RESPONSE_BODY_BYTES);
+    body.truncate(max_bytes);
     (body.freeze(), is_whole)
 }
 

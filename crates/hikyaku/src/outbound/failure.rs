@@ -34,6 +34,16 @@ impl Failure {
         Self::new(FailureKind::Timeout, format_args!("no answer within {timeout:?}"))
     }
 
+    /// A status came, but more of a body than was to be read.
+    pub(super) fn too_large(max_bytes: usize) -> Self {
+        Self::new(FailureKind::Protocol, format_args!("the answer is larger than {max_bytes} bytes"))
+    }
+
+    /// A status came, but not the whole of its body.
+    pub(super) fn cut_off(timeout: Duration) -> Self {
+        Self::new(FailureKind::Protocol, format_args!("the answer broke off, or did not end within {timeout:?}"))
+    }
+
     pub(super) fn refused(host: &str, refusal: &Refusal) -> Self {
         Self::new(FailureKind::TargetRefused, format_args!("{host} may not be delivered to: {refusal}"))
     }

@@ -1,6 +1,6 @@
 //! One HTTP request to somebody else's server: the name resolved by ourselves, every address vetted (S1-S7), one
 //! deadline over the whole (S8), a bounded look at the answer (S9). The sender's attempts and the inbox's `http`
-//! destinations go through here; what an outcome means is decided elsewhere.
+//! destinations go through here, and so do readings from a provider's API; what an outcome means is decided elsewhere.
 
 mod client;
 mod connector;
@@ -16,7 +16,7 @@ mod tls;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
 use hikyaku_core::delivery::Outcome;
 use url::Url;
@@ -29,7 +29,7 @@ pub(crate) use tls::tls_settings;
 /// Most bytes of a response body that are read (S9).
 pub const MAX_RESPONSE_BODY_BYTES: usize = 16 * 1024;
 
-/// A POST to be made.
+/// A request to be made.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Where to.
@@ -51,7 +51,7 @@ pub struct Response {
     pub error: String,
     /// The response's headers; empty where none came.
     pub headers: HeaderMap,
-    /// The first bytes of the body, at most [`MAX_RESPONSE_BODY_BYTES`].
+    /// The first bytes of the body, at most [`MAX_RESPONSE_BODY_BYTES`]; of an [`Exchange`], all of it.
     pub body: Bytes,
     /// How long it took.
     pub duration: Duration,
@@ -69,5 +69,20 @@ pub trait Transport: Send + Sync + 'static {
 impl Transport for Client {
     async fn post(&self, request: Request) -> Response {
         Client::post(self, request).await
+    }
+}
+
+/// Asks other people's APIs: the answer counts only as a whole.
+#[async_trait]
+pub trait Exchange: Send + Sync + 'static {
+    /// Makes one request, never more, as [`Transport::post`] does. The whole answer must come within the request's timeout
+    /// and have no more than `max_body_bytes`; else the outcome is a failure, whatever status came.
+    async fn exchange(&self, method: Method, request: Request, max_body_bytes: usize) -> Response;
+}
+
+#[async_trait]
+impl Exchange for Client {
+    async fn exchange(&self, method: Method, request: Request, max_body_bytes: usize) -> Response {
+        Client::exchange(self, method, request, max_body_bytes).await
     }
 }

@@ -114,7 +114,7 @@ async fn traffic_goes_on_between_the_steps() {
 
 #[tokio::test(start_paused = true)]
 async fn never_means_never() {
-    let fixture = Fixture::start(Settings { events: None, inbox: None }, 3).await;
+    let fixture = Fixture::start(Settings { events: None, inbox: None, ids: None, versions: None }, 3).await;
     fixture.record("d", 100 * DAY).await;
     sleep(DAY).await;
     assert!(fixture.exists(&old_id(0)).await);
@@ -138,11 +138,28 @@ async fn a_round_that_failed_is_made_again() {
 /// The shortest age that can be set still knows every id that a provider may send again.
 #[tokio::test(start_paused = true)]
 async fn case26_an_id_is_known_for_as_long_as_it_may_come_again() {
-    let fixture = Fixture::start(Settings { events: None, inbox: Some(MIN_AGE) }, 0).await;
+    let fixture =
+        Fixture::start(Settings { events: None, inbox: Some(MIN_AGE), ids: Some(MIN_AGE), versions: None }, 0).await;
     assert_eq!(fixture.record("d", Duration::ZERO).await, RecordOutcome::Stored);
     sleep(MIN_AGE - Duration::from_secs(1)).await;
     assert_eq!(fixture.record("d", Duration::ZERO).await, RecordOutcome::Duplicate);
     sleep(ROUND_PAUSE + Duration::from_secs(2)).await;
     assert_eq!(fixture.record("d", Duration::ZERO).await, RecordOutcome::Stored, "it was old, and it was dropped");
+    fixture.end().await;
+}
+
+/// Bodies may go early, and the ids stay for their own time (C7).
+#[tokio::test(start_paused = true)]
+async fn c7_an_id_outlives_its_row() {
+    let settings = Settings { inbox: Some(MIN_AGE), ..Settings::default() };
+    let fixture = Fixture::start(settings, 0).await;
+    fixture.record("d", Duration::ZERO).await;
+    let row = async || fixture.store.inbox_row(&organization(), "receiptroller", "d").await.unwrap();
+    sleep(MIN_AGE + 2 * ROUND_PAUSE).await;
+    assert!(row().await.is_none());
+    sleep(DEFAULT_ID_AGE - MIN_AGE - 4 * ROUND_PAUSE).await;
+    assert_eq!(fixture.record("d", Duration::ZERO).await, RecordOutcome::Duplicate);
+    sleep(4 * ROUND_PAUSE).await;
+    assert_eq!(fixture.record("d", Duration::ZERO).await, RecordOutcome::Stored);
     fixture.end().await;
 }

@@ -4,6 +4,7 @@
 mod deliveries;
 mod inbox;
 mod interventions;
+mod outages;
 mod retention;
 mod search;
 mod tokens;
@@ -20,11 +21,11 @@ use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 
 use super::{
-    Backlog, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped, EventView,
-    Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention, LaneClaim,
-    LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery, NewRecovery, QuarantineOutcome,
-    Quarantined, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store,
-    StoreError, TokenQuery, WebhookChange,
+    Backlog, Beat, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped,
+    EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention,
+    LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery, NewRecovery, Outage,
+    OutageQuery, QuarantineOutcome, Quarantined, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped,
+    ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
 };
 
 /// A store that keeps everything in memory. See the module's documentation.
@@ -58,6 +59,8 @@ pub enum Operation {
     Intervene,
     /// [`Store::drop_aged`].
     DropAged,
+    /// [`Store::beat`] and [`Store::last_beat`].
+    Beat,
     /// All that has to do with API tokens.
     Tokens,
     /// [`Store::ping`].
@@ -66,7 +69,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Commit,
         Self::ChangeWebhook,
         Self::Webhooks,
@@ -76,6 +79,7 @@ impl Operation {
         Self::Read,
         Self::Intervene,
         Self::DropAged,
+        Self::Beat,
         Self::Tokens,
         Self::Ping,
     ];
@@ -152,6 +156,7 @@ struct State {
     deliveries: deliveries::Deliveries,
     recoveries: undelivered::Recoveries,
     inbox: inbox::Inbox,
+    outages: outages::Outages,
     tokens: tokens::Tokens,
 }
 
@@ -208,9 +213,18 @@ impl State {
     fn backlog(&self) -> Backlog {
         let (deliveries, deliveries_leased, oldest_delivery_due) = self.deliveries.backlog();
         let (effects, oldest_effect_due) = self.inbox.backlog();
-        let lanes = self.inbox.lanes_by_route();
+        let (lanes, routes) = (self.inbox.lanes_by_route(), self.inbox.routes());
         let webhooks_off = self.webhooks.values().filter(|webhook| webhook.off.is_some()).count() as u64;
-        Backlog { deliveries, deliveries_leased, oldest_delivery_due, effects, oldest_effect_due, lanes, webhooks_off }
+        Backlog {
+            deliveries,
+            deliveries_leased,
+            oldest_delivery_due,
+            effects,
+            oldest_effect_due,
+            lanes,
+            routes,
+            webhooks_off,
+        }
     }
 }
 
@@ -316,6 +330,18 @@ impl Store for MemoryStore {
         delivery: &str,
     ) -> Result<Option<InboxRowDetail>, StoreError> {
         self.run(Operation::Read, |state| state.inbox.detail(organization, provider, delivery))
+    }
+
+    async fn last_beat(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.run(Operation::Beat, |state| state.outages.last_beat())
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
+        self.run(Operation::Beat, |state| state.outages.beat(beat))
+    }
+
+    async fn outages(&self, query: OutageQuery) -> Result<Vec<Outage>, StoreError> {
+        self.run(Operation::Read, |state| state.outages.list(&query))
     }
 
     async fn quarantine(&self, new: Quarantined) -> Result<QuarantineOutcome, StoreError> {

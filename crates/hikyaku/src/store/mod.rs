@@ -140,6 +140,15 @@ pub trait Store: Send + Sync + 'static {
         delivery: &str,
     ) -> Result<Option<InboxRowDetail>, StoreError>;
 
+    /// The last sign of life, by the wall clock; `None` before the first.
+    async fn last_beat(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Gives a sign of life, and notes the outage that ends with it. It becomes the last one, whatever the time.
+    async fn beat(&self, beat: Beat) -> Result<(), StoreError>;
+
+    /// Outages, those that began last first.
+    async fn outages(&self, query: OutageQuery) -> Result<Vec<Outage>, StoreError>;
+
     /// Keeps a delivery aside whose signature did not verify (T2), within the bounds that it carries. What is not kept is
     /// found out without a write.
     async fn quarantine(&self, new: Quarantined) -> Result<QuarantineOutcome, StoreError>;

@@ -2,6 +2,7 @@
 
 mod intervention;
 mod notice;
+mod outage;
 mod recovery;
 mod retention;
 mod search;
@@ -22,6 +23,7 @@ use jiff::Timestamp;
 
 pub use intervention::*;
 pub use notice::{FinishNotices, SwitchNotice};
+pub use outage::{Beat, Outage, OutageQuery};
 pub use recovery::*;
 pub use retention::*;
 pub use search::*;
@@ -423,6 +425,8 @@ pub struct LaneClaim {
     pub slots: Vec<(OrganizationId, String, u32)>,
     /// The most rows to take of one lane.
     pub rows_each: u32,
+    /// Whether of each lane only the last of these rows needs its body; the others then have an empty one.
+    pub last_body_only: bool,
 }
 
 /// What a claim of lanes brought.
@@ -695,6 +699,19 @@ pub struct Backlog {
     pub oldest_effect_due: Option<Timestamp>,
     /// How many of those lanes each route has, also one that no configuration names any more.
     pub lanes: BTreeMap<(OrganizationId, String), u64>,
+    /// What waits for each route, also for one that no configuration names any more.
+    pub routes: BTreeMap<(OrganizationId, String), RouteBacklog>,
     /// Webhooks that are off.
     pub webhooks_off: u64,
+}
+
+/// How much waits for one route.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RouteBacklog {
+    /// Effects that wait, those under way included.
+    pub effects: u64,
+    /// Those of them that have failed before.
+    pub failing: u64,
+    /// When the oldest of their rows was received, by the schedule clock.
+    pub oldest: Option<Timestamp>,
 }

@@ -16,6 +16,7 @@ mod command_line;
 mod crash;
 mod destinations;
 mod inbox_interventions;
+mod inbox_looks;
 mod inbox_rules;
 mod metrics;
 mod misbehaviour;

@@ -3,6 +3,7 @@
 use hikyaku_core::provider::{Algorithm, Encoding, Field, Preset};
 
 use super::*;
+use crate::inbox::{OnBadSignature, Room};
 
 /// A source of a preset, with settings of its own.
 fn source(preset: &str, settings: &str) -> String {
@@ -139,4 +140,31 @@ fn a_route_takes_types_of_one_word_as_github_has_them() {
     let takes = |event_type: &str| config.routes[0].events.iter().any(|pattern| pattern.matches(event_type));
     assert!(takes("push") && takes("issues.opened") && takes("pull_request.opened"));
     assert!(!takes("push.x") && !takes("ping") && !takes("pull_request.closed"));
+}
+
+#[test]
+fn t2_a_quarantine_has_bounds_and_reads_back_as_it_is_shown() {
+    let on_bad_signature = |settings: &str| {
+        let config = read(&source("receiptroller", settings)).unwrap();
+        let again = super::read(&config.to_string()).unwrap();
+        assert_eq!(again.sources[0].on_bad_signature, config.sources[0].on_bad_signature, "{config}");
+        config.sources[0].on_bad_signature
+    };
+    assert_eq!(on_bad_signature(""), OnBadSignature::Refuse);
+    assert_eq!(on_bad_signature("on_bad_signature = 'quarantine'"), OnBadSignature::Quarantine(Room::default()));
+    let narrow = "on_bad_signature = 'quarantine'\nquarantine_max_rows = 5\nquarantine_max_bytes = 100";
+    assert_eq!(on_bad_signature(narrow), OnBadSignature::Quarantine(Room { max_rows: 5, max_bytes: 100 }));
+
+    for (settings, expected) in [
+        ("quarantine_max_rows = 5", "f.toml:5:23: `source.quarantine_max_rows` is of no use without"),
+        ("on_bad_signature = 'refuse'\nquarantine_max_bytes = 5", "`source.quarantine_max_bytes` is of no use without"),
+        ("on_bad_signature = 'keep'", "`source.on_bad_signature` must be \"refuse\" or \"quarantine\""),
+        ("on_bad_signature = 'quarantine'\nquarantine_max_rows = 0", "`source.quarantine_max_rows` must be"),
+    ] {
+        let problems = problems(&source("receiptroller", settings));
+        assert!(problems.contains(expected), "{settings}: {problems}");
+    }
+    let smaregi = format!("{}\non_bad_signature = 'quarantine'", needed(Preset::Smaregi));
+    let problems = problems(&source("smaregi", &smaregi));
+    assert!(problems.contains("`source.on_bad_signature` cannot be \"quarantine\" with this provider"), "{problems}");
 }

@@ -21,8 +21,8 @@ use utoipa::OpenApi;
 use self::complete::Whole;
 use super::problem::Document;
 use super::{
-    deliveries, docs, events, explain, health, inbox, interventions, log, receive, recoveries, rotate, sources, tokens,
-    trial, webhooks,
+    deliveries, docs, events, explain, health, inbox, interventions, log, outages, receive, recoveries, rotate, routes,
+    sources, tokens, trial, webhooks,
 };
 
 /// Everything that the description lists.
@@ -78,6 +78,9 @@ use super::{
         interventions::release_many,
         interventions::discard_many,
         sources::list,
+        routes::list_routes,
+        routes::list_destinations,
+        outages::list,
         tokens::list_own,
         tokens::create_own,
         tokens::revoke_own,

@@ -8,6 +8,7 @@ mod events;
 mod inbox;
 mod interventions;
 mod log;
+mod looks;
 mod settings;
 mod webhooks;
 
@@ -97,6 +98,7 @@ fn source(name: &str, provider: &str, organization: &str) -> Source {
         provider: provider.to_owned(),
         organization: OrganizationId::parse(organization).unwrap(),
         secrets: vec![Secret::new(SOURCE_SECRET)],
+        fetch: None,
         on_bad_signature: OnBadSignature::Refuse,
         preset: Preset::ReceiptRoller,
         profile: Preset::ReceiptRoller.profile(),
@@ -117,8 +119,17 @@ impl Api {
         let sources = vec![source("shop", "receiptroller", "acme"), source("till", "receiptroller", "acme")];
         let settings = InboxSettings { max_body_bytes: MAX_RECEIVED_BYTES, ..Default::default() };
         let (s, c) = (store.clone(), committer.clone());
-        let inbox =
-            Inbox::new(s, c, clock.clone(), "test".into(), settings, sources.clone(), Vec::new(), HashMap::new());
+        let inbox = Inbox::new(
+            s,
+            c,
+            clock.clone(),
+            "test".into(),
+            settings,
+            sources.clone(),
+            Vec::new(),
+            HashMap::new(),
+            HashMap::new(),
+        );
         let (transport, settings) = (Arc::new(Nobody), SenderSettings::default());
         let state = State {
             sender: Sender::new(store.clone(), committer, clock.clone(), transport, "test".into(), settings),
@@ -130,6 +141,7 @@ impl Api {
             store,
             inbox,
             sources,
+            destinations: Vec::new(),
         };
         Self { base: serve(router(state)).await, client: reqwest::Client::new(), store: memory }
     }

@@ -114,6 +114,13 @@ impl Destination for HttpDestination {
             Outcome::Failed(_) => Effect::Failed { error: response.error, retry_after: None },
         }
     }
+
+    fn preview(&self, row: &WorkRow) -> String {
+        let Request { url, headers, body, .. } = self.request(row);
+        let shown = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {}\n", shown(value))).collect();
+        format!("POST {url}\n{headers}and the {} bytes of the body", body.len())
+    }
 }
 
 /// The same for every try of a row, and different for any two rows: ids are unique per source only.

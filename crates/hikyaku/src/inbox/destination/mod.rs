@@ -42,6 +42,17 @@ pub struct Settings {
     pub kind: Kind,
 }
 
+/// A destination as people may see it: with no secret.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// Its name.
+    pub name: String,
+    /// The word for what it is.
+    pub kind: String,
+    /// The rest of its settings.
+    pub settings: serde_json::Map<String, serde_json::Value>,
+}
+
 /// What a destination is.
 #[derive(Debug, Clone)]
 pub enum Kind {
@@ -100,6 +111,11 @@ pub trait Destination: Send + Sync + 'static {
     /// committed with its deduplication record happens once (C8), any other carries the same idempotency key each time.
     async fn apply(&self, row: &WorkRow) -> Effect;
 
+    /// What it would do with a row, for a person; it does nothing.
+    fn preview(&self, row: &WorkRow) -> String {
+        format!("takes the {} bytes of the body", row.body.len())
+    }
+
     /// Looks, at the start of the program, whether the destination is as configured. One that cannot be reached now is no
     /// error: its rows wait (C16).
     ///
@@ -150,7 +166,8 @@ pub struct Origin {
     pub provider: String,
 }
 
-/// Opens a destination; [`Destination::ready`] then asks those that are reached over a network. It may touch files, so it belongs to the start of the program.
+/// Opens a destination; [`Destination::ready`] then asks those that are reached over a network. It may touch files, so it
+/// belongs to the start of the program.
 ///
 /// # Errors
 /// Says what does not fit between the settings and what stands at the destination.
@@ -175,4 +192,17 @@ fn sent_at(row: &WorkRow) -> String {
 
 fn shared<D: Destination>(opened: Result<D, String>) -> Result<Arc<dyn Destination>, String> {
     opened.map(|destination| Arc::new(destination) as Arc<dyn Destination>)
+}
+
+/// What a destination would do with a row, for a person. A database and a file are not opened for it: that would make
+/// something there.
+///
+/// # Errors
+/// As [`build`].
+pub fn preview(settings: &Settings, row: &WorkRow, tools: &Tools) -> Result<String, BuildError> {
+    match &settings.kind {
+        Kind::Sql { table, key, columns, .. } => Ok(sql::preview::preview(table, key, columns, &row.body)),
+        Kind::File(settings) => Ok(format!("appends a line to {}", settings.path.display())),
+        _ => Ok(build(settings.clone(), tools)?.preview(row)),
+    }
 }

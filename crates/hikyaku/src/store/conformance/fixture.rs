@@ -292,7 +292,8 @@ pub(in crate::store) async fn record(store: &dyn Store, rows: Vec<NewRow>) -> Ve
 
 /// A claim of lanes of `books`, with room for everything.
 pub(in crate::store) fn lane_claim(owner: &str, seconds: i64) -> LaneClaim {
-    LaneClaim { lease: lease(owner), now: at(seconds), slots: vec![(acme(), "books".into(), 1000)], rows_each: 1000 }
+    let slots = vec![(acme(), "books".into(), 1000)];
+    LaneClaim { lease: lease(owner), now: at(seconds), slots, rows_each: 1000, last_body_only: false }
 }
 
 pub(in crate::store) async fn claim_lanes(store: &dyn Store, owner: &str, seconds: i64) -> Vec<ClaimedLane> {

@@ -271,8 +271,10 @@ pub(crate) async fn a_row_that_was_given_another_beginning_ages_from_it(store: &
     end(store, 0, &[("d1", Dead), ("d2", Dead)]).await;
     assert_eq!(intervene(store, "d2", replay(&[("books", Dead)]), 50).await, Intervened::Done);
     end(store, 50, &[("d2", Done)]).await;
-    let dropped =
-        store.drop_aged(DropStep { what: Aged::InboxRows(None), before: at(50), max_rows: 1000 }).await.unwrap();
+    let dropped = store
+        .drop_aged(DropStep { what: Aged::InboxRows(None), before: at(50), ids_before: at(50), max_rows: 1000 })
+        .await
+        .unwrap();
     assert_eq!(dropped.inbox_rows, 2, "the one that was dead, and the quarantined one");
     assert_eq!(state(store, "d2").await.0, RowState::Done);
     // What is dropped gives back its room.

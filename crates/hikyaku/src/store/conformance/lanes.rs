@@ -64,6 +64,16 @@ pub(crate) async fn a_key_is_worked_on_once_at_a_time_and_other_keys_beside_it(s
     assert_eq!(deliveries(&claim_lane(store, "b", 1).await), ["a3"]);
 }
 
+pub(crate) async fn c3_only_the_last_of_a_lanes_rows_may_come_with_its_body(store: &dyn Store) {
+    record(store, vec![row("d2", "k", 2), row("d1", "k", 1), row("d3", "k", 3), row("x", "other", 1)]).await;
+    let claim = LaneClaim { rows_each: 2, last_body_only: true, ..lane_claim("a", 0) };
+    let lanes = store.claim_lanes(claim).await.unwrap().lanes;
+    let rows = lanes.iter().flat_map(|lane| &lane.rows);
+    let mut bodies: Vec<_> = rows.map(|row| (&*row.delivery, &row.body[..])).collect();
+    bodies.sort_unstable();
+    assert_eq!(bodies, [("d1", &b""[..]), ("d2", br#"{"id":"d2"}"#), ("x", br#"{"id":"x"}"#)]);
+}
+
 pub(crate) async fn a_route_gets_no_more_than_its_free_slots(store: &dyn Store) {
     let both = |id: &str, key: &str, due| NewRow {
         routes: vec!["books".into(), "chat".into()],

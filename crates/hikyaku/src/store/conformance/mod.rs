@@ -16,6 +16,7 @@ pub(crate) mod interventions;
 pub(crate) mod lanes;
 pub(crate) mod model;
 pub(crate) mod notices;
+pub(crate) mod outages;
 pub(crate) mod publish;
 pub(crate) mod read;
 pub(crate) mod recovery;
@@ -108,6 +109,10 @@ macro_rules! conformance_suite {
                 pages_stay_right_while_deliveries_end_and_events_are_added,
                 a_cancelled_delivery_keeps_its_place,
                 s17_deliveries_of_another_organization_are_not_found;
+            outages:
+                the_last_sign_of_life_is_the_last_written,
+                outages_are_listed_newest_first,
+                an_outage_that_began_at_the_same_time_is_replaced;
             retention:
                 old_events_go_with_all_that_is_theirs,
                 an_event_of_which_anything_waits_is_kept_whole,
@@ -115,6 +120,9 @@ macro_rules! conformance_suite {
                 a_step_touches_so_many_rows_and_the_next_goes_on,
                 the_id_of_a_dropped_event_is_free_again,
                 c7_an_id_is_known_until_its_row_is_dropped,
+                c7_t5_an_id_is_known_longer_than_its_row_where_it_should_be,
+                t5_versions_are_dropped_by_the_time_of_their_effect_in_steps,
+                c4_the_version_of_a_key_with_work_left_is_kept,
                 a_row_with_work_left_is_kept,
                 c4_what_took_effect_is_remembered_when_its_row_is_gone,
                 rows_are_dropped_in_steps_too;
@@ -146,6 +154,7 @@ macro_rules! conformance_suite {
                 s17_rows_of_another_organization_do_not_exist;
             lanes:
                 c4_the_rows_of_a_lane_come_in_the_order_of_their_versions,
+                c3_only_the_last_of_a_lanes_rows_may_come_with_its_body,
                 a_key_is_worked_on_once_at_a_time_and_other_keys_beside_it,
                 a_route_gets_no_more_than_its_free_slots,
                 what_a_finish_leaves_is_due_at_once,

@@ -9,13 +9,20 @@ use crate::store::*;
 
 const EVENTS: Aged = Aged::Events(None);
 const ROWS: Aged = Aged::InboxRows(None);
+const VERSIONS: Aged = Aged::Versions(None);
 
 /// Drops what came before `seconds`, step by step. Gives what was dropped in each.
 async fn drop_before(store: &dyn Store, what: Aged, seconds: i64, max_rows: u32) -> Vec<Dropped> {
+    drop_keeping_ids(store, what, seconds, i64::from(u32::MAX), max_rows).await
+}
+
+/// The same; ids that came at `ids` seconds or later stay known.
+async fn drop_keeping_ids(store: &dyn Store, what: Aged, seconds: i64, ids: i64, max_rows: u32) -> Vec<Dropped> {
     let mut steps = Vec::new();
     let mut next = Some(what);
     while let Some(what) = next {
-        let dropped = store.drop_aged(DropStep { what, before: at(seconds), max_rows }).await.unwrap();
+        let step = DropStep { what, before: at(seconds), ids_before: at(ids), max_rows };
+        let dropped = store.drop_aged(step).await.unwrap();
         assert!(steps.len() < 100, "the steps come to an end: {dropped:?}");
         next = dropped.next.clone();
         steps.push(dropped);
@@ -24,7 +31,7 @@ async fn drop_before(store: &dyn Store, what: Aged, seconds: i64, max_rows: u32)
 }
 
 fn rows_of(dropped: &Dropped) -> u64 {
-    dropped.events + dropped.deliveries + dropped.attempts + dropped.inbox_rows
+    dropped.events + dropped.deliveries + dropped.attempts + dropped.inbox_rows + dropped.ids + dropped.versions
 }
 
 /// Publishes an event of this age, and ends all that is due.
@@ -182,4 +189,49 @@ pub(crate) async fn rows_are_dropped_in_steps_too(store: &dyn Store) {
     assert!(steps.len() >= 3 && steps.iter().all(|step| step.inbox_rows <= 3), "{steps:?}");
     let left: Vec<_> = store.inbox(inbox_query()).await.unwrap().into_iter().map(|row| row.delivery).collect();
     assert_eq!(left, ["waits", "d8"]);
+}
+
+pub(crate) async fn c7_t5_an_id_is_known_longer_than_its_row_where_it_should_be(store: &dyn Store) {
+    for (id, seconds) in [("young", 5), ("old", 2), ("older", 1)] {
+        done(store, id, seconds).await;
+    }
+    let steps = drop_keeping_ids(store, ROWS, 100, 2, 100).await;
+    assert_eq!(steps, [Dropped { inbox_rows: 3, ..Dropped::default() }]);
+    assert!(store.inbox(inbox_query()).await.unwrap().is_empty(), "the rows are gone with their bodies");
+    let other = |provider: &str, id: &str| NewRow { provider: provider.into(), ..row(id, id, 0) };
+    for (new, expected) in [
+        (row("young", "k", 0), Duplicate),
+        (NewRow { source: "other".into(), ..row("old", "k", 0) }, Duplicate),
+        (row("older", "k", 0), Stored),
+        (other("stripe", "young"), Stored),
+        (NewRow { organization: organization("rival"), ..row("young", "k", 0) }, Stored),
+    ] {
+        let what = format!("{new:?}");
+        assert_eq!(record(store, vec![new]).await, [expected], "{what}");
+    }
+    let steps = drop_before(store, Aged::Ids, 5, 1).await;
+    assert_eq!(steps.iter().map(|step| step.ids).sum::<u64>(), 1);
+    assert_eq!(record(store, vec![row("old", "k", 0)]).await, [Stored]);
+    assert_eq!(record(store, vec![row("young", "k", 0)]).await, [Duplicate]);
+}
+
+pub(crate) async fn t5_versions_are_dropped_by_the_time_of_their_effect_in_steps(store: &dyn Store) {
+    for number in 0..7 {
+        done(store, &format!("k{number}"), number).await;
+    }
+    let steps = drop_before(store, VERSIONS, 6, 2).await;
+    assert!(steps.len() >= 3 && steps.iter().all(|step| step.versions <= 2), "{steps:?}");
+    assert_eq!(steps.iter().map(|step| step.versions).sum::<u64>(), 6);
+    for (key, is_known) in [("k0", false), ("k5", false), ("k6", true)] {
+        record(store, vec![NewRow { due_at: at(9), ..row(&format!("late-{key}"), key, -1) }]).await;
+        let lane = claim_lane(store, "a", 9).await;
+        assert_eq!(lane.applied.is_some(), is_known, "{key}");
+    }
+}
+
+pub(crate) async fn c4_the_version_of_a_key_with_work_left_is_kept(store: &dyn Store) {
+    done(store, "k", 1).await;
+    record(store, vec![row("late", "k", -1)]).await;
+    assert_eq!(drop_before(store, VERSIONS, 1000, 10).await.iter().map(rows_of).sum::<u64>(), 0);
+    assert!(claim_lane(store, "a", 0).await.applied.is_some());
 }

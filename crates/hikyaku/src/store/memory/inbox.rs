@@ -10,7 +10,8 @@ use jiff::Timestamp;
 
 use crate::store::{
     ClaimedLane, EffectState, EffectView, EndedRow, FinishLane, FinishOutcome, InboxPlace, InboxQuery, InboxRowDetail,
-    InboxRowView, LaneClaim, LaneClaims, LaneKey, NewRow, RecordOutcome, RetryRow, RowPosition, RowState, WorkRow,
+    InboxRowView, LaneClaim, LaneClaims, LaneKey, NewRow, RecordOutcome, RetryRow, RouteBacklog, RowPosition, RowState,
+    VersionPlace, WorkRow,
 };
 
 /// Organization, provider and the provider's id.
@@ -22,8 +23,10 @@ pub(super) struct Inbox {
     /// Rows ever recorded: a place is given once.
     recorded: i64,
     pub(super) lanes: BTreeMap<LaneKey, Lane>,
-    /// The newest version that took effect; outlives the lane.
-    applied: BTreeMap<LaneKey, Version>,
+    /// The newest version that took effect, and when; outlives the lane.
+    applied: BTreeMap<LaneKey, (Version, Timestamp)>,
+    /// Ids that outlived their rows, with when they came.
+    known_ids: BTreeMap<RowKey, Timestamp>,
     /// Claims ever made: a lane that ended and began anew must not give out an old token again.
     claims: u64,
 }
@@ -59,7 +62,7 @@ pub(super) struct Lane {
 impl Inbox {
     pub(super) fn record(&mut self, new: NewRow) -> RecordOutcome {
         let key = (new.organization.clone(), new.provider.clone(), new.delivery.clone());
-        if self.rows.contains_key(&key) {
+        if self.rows.contains_key(&key) || self.known_ids.contains_key(&key) {
             return RecordOutcome::Duplicate;
         }
         let (routes, now) = (new.routes.clone(), new.due_at);
@@ -114,9 +117,17 @@ impl Inbox {
         lane.leased = Some((claim.lease.owner.clone(), self.claims));
         lane.due_at = claim.now.saturating_add(claim.lease.duration).unwrap_or(Timestamp::MAX);
         let first = lane.work.iter().take(claim.rows_each as usize);
-        let rows =
-            first.filter_map(|(_, delivery)| work_row(self.rows.get(&row_key(&key, delivery))?, &key.route)).collect();
-        Some(ClaimedLane { applied: self.applied.get(&key).cloned(), key, claim: self.claims, rows })
+        let rows = first.filter_map(|(_, delivery)| work_row(self.rows.get(&row_key(&key, delivery))?, &key.route));
+        let mut rows: Vec<_> = rows.collect();
+        if claim.last_body_only {
+            rows.iter_mut().rev().skip(1).for_each(|row| row.body.clear());
+        }
+        Some(ClaimedLane {
+            applied: self.applied.get(&key).map(|(version, _)| version.clone()),
+            key,
+            claim: self.claims,
+            rows,
+        })
     }
 
     pub(super) fn finish(&mut self, finish: FinishLane) -> FinishOutcome {
@@ -144,8 +155,10 @@ impl Inbox {
             self.lanes.remove(&key);
         }
         if let Some(version) = applied {
-            let newest = self.applied.entry(key).or_insert_with(|| version.clone());
-            *newest = version.max(newest.clone());
+            let newest = self.applied.entry(key).or_insert_with(|| (version.clone(), now));
+            if version > newest.0 {
+                *newest = (version, now);
+            }
         }
         FinishOutcome::Applied { switched_off: false }
     }
@@ -202,15 +215,58 @@ impl Inbox {
         aged
     }
 
-    /// Forgets a row.
-    pub(super) fn forget(&mut self, key: &RowKey) {
-        self.rows.remove(key);
+    /// Forgets a row, but not its id if that came at `ids_before` or later.
+    pub(super) fn forget(&mut self, key: &RowKey, ids_before: Timestamp) {
+        let row = self.rows.remove(key);
+        let young = row.map(|row| row.new.due_at).filter(|came| *came >= ids_before);
+        self.known_ids.extend(young.map(|came| (key.clone(), came)));
+    }
+
+    /// The ids that outlived their rows and came before `before`, oldest first.
+    pub(super) fn aged_ids(&self, before: Timestamp) -> Vec<RowKey> {
+        let aged = self.known_ids.iter().filter(|(_, came)| **came < before);
+        let mut aged: Vec<_> = aged.map(|(key, came)| (*came, key.clone())).collect();
+        aged.sort();
+        aged.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Forgets an id.
+    pub(super) fn forget_id(&mut self, key: &RowKey) {
+        self.known_ids.remove(key);
+    }
+
+    /// The versions that took effect before `before`, oldest first, but for those of lanes with work.
+    pub(super) fn aged_versions(&self, before: Timestamp) -> Vec<VersionPlace> {
+        let aged = self.applied.iter().filter(|(lane, (_, at))| *at < before && !self.lanes.contains_key(lane));
+        let place = |(lane, (_, at)): (&LaneKey, &(_, Timestamp))| VersionPlace { applied_at: *at, lane: lane.clone() };
+        let mut aged: Vec<_> = aged.map(place).collect();
+        aged.sort();
+        aged
+    }
+
+    /// Forgets a version.
+    pub(super) fn forget_version(&mut self, lane: &LaneKey) {
+        self.applied.remove(lane);
     }
 
     /// How many effects wait, and when the oldest is or was due.
     pub(super) fn backlog(&self) -> (u64, Option<Timestamp>) {
         let effects = self.lanes.values().map(|lane| lane.work.len() as u64).sum();
         (effects, self.lanes.values().map(|lane| lane.due_at).min())
+    }
+
+    /// What waits for each route.
+    pub(super) fn routes(&self) -> BTreeMap<(OrganizationId, String), RouteBacklog> {
+        let mut routes = BTreeMap::<_, RouteBacklog>::new();
+        for (key, lane) in &self.lanes {
+            let route = routes.entry((key.organization.clone(), key.route.clone())).or_default();
+            for row in lane.work.iter().filter_map(|(_, delivery)| self.rows.get(&row_key(key, delivery))) {
+                route.effects += 1;
+                route.failing += u64::from(row.effects.get(&key.route).is_some_and(|effect| effect.failures > 0));
+                route.oldest = route.oldest.into_iter().chain([row.new.due_at]).min();
+            }
+        }
+        routes
     }
 
     /// How many lanes of each route have work.

@@ -27,8 +27,26 @@ impl State {
                         break;
                     }
                     if from.is_none_or(|from| place >= from) {
-                        self.inbox.forget(&key);
+                        self.inbox.forget(&key, step.ids_before);
                         dropped.inbox_rows += 1;
+                    }
+                }
+            }
+            Aged::Ids => {
+                let aged = self.inbox.aged_ids(step.before);
+                aged.iter().take(step.max_rows as usize).for_each(|key| self.inbox.forget_id(key));
+                dropped.ids = (aged.len() as u64).min(u64::from(step.max_rows));
+                dropped.next = (aged.len() >= step.max_rows as usize).then_some(Aged::Ids);
+            }
+            Aged::Versions(from) => {
+                for place in self.inbox.aged_versions(step.before) {
+                    if dropped.versions >= u64::from(step.max_rows) {
+                        dropped.next = Some(Aged::Versions(Some(place)));
+                        break;
+                    }
+                    if from.as_ref().is_none_or(|from| place >= *from) {
+                        self.inbox.forget_version(&place.lane);
+                        dropped.versions += 1;
                     }
                 }
             }

@@ -8,9 +8,12 @@ use jiff::Timestamp;
 pub struct DropStep {
     /// What to drop, and from where on.
     pub what: Aged,
-    /// What came before this is old. The time of an event's publish, or of a received delivery's arrival (schedule
-    /// clock), is compared with it.
+    /// What came before this is old. The time of an event's publish, or of a received delivery's arrival or a version's
+    /// effect (schedule clock), is compared with it.
     pub before: Timestamp,
+    /// Ids of received deliveries that came before this (schedule clock) are old as well. When a younger row is dropped,
+    /// its id stays known (C7).
+    pub ids_before: Timestamp,
     /// How many rows may be touched, at least 1; the rows of the last delivery that is dropped may exceed it.
     pub max_rows: u32,
 }
@@ -22,8 +25,13 @@ pub enum Aged {
     /// missed goes, and can then no longer be recovered.
     Events(Option<EventPlace>),
     /// Received deliveries with their bodies and effects. One that has work left is kept. With the row goes the memory
-    /// of its id (C7); versions that took effect are kept (C4).
+    /// of its id (C7), unless the id is younger than [`DropStep::ids_before`].
     InboxRows(Option<InboxPlace>),
+    /// Ids that outlived their rows.
+    Ids,
+    /// Versions that took effect, and with them the protection of their keys from what is older (C4, T5). That of a key
+    /// with work left is kept.
+    Versions(Option<VersionPlace>),
 }
 
 /// An event's place among all, by organization and age.
@@ -46,6 +54,15 @@ pub struct InboxPlace {
     pub position: super::RowPosition,
 }
 
+/// A version's place among all, by age.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VersionPlace {
+    /// When it took effect, by the schedule clock.
+    pub applied_at: Timestamp,
+    /// Of which lane.
+    pub lane: super::LaneKey,
+}
+
 /// What a [`DropStep`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dropped {
@@ -57,6 +74,10 @@ pub struct Dropped {
     pub attempts: u64,
     /// Inbox rows that are gone.
     pub inbox_rows: u64,
+    /// Ids that are gone after their rows.
+    pub ids: u64,
+    /// Versions that are gone.
+    pub versions: u64,
     /// Where the next step goes on; `None` when everything old has been looked at.
     pub next: Option<Aged>,
 }

@@ -19,10 +19,13 @@ const INSERT_ROW: &str = "INSERT INTO inbox_rows (organization, provider, delive
         event, received_at, due_since, state, reason)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
     ON CONFLICT (organization, provider, delivery) DO NOTHING";
+/// Of a row that is gone.
+const IS_KNOWN: &str = "SELECT EXISTS
+    (SELECT 1 FROM known_ids WHERE organization = ?1 AND provider = ?2 AND delivery = ?3)";
 const INSERT_BODY: &str = "INSERT INTO inbox_bodies (position, body) VALUES (?1, ?2)";
 const INSERT_WORK: &str = "INSERT INTO work
-    (organization, route, provider, lane, micros, rank, event, delivery, failures, error)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, '')";
+    (organization, route, provider, lane, micros, rank, event, delivery, failures, error, due_since)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, '', ?9)";
 /// A lane that is leased or backs off keeps its time.
 const OPEN_LANE: &str = "INSERT INTO lanes (organization, route, provider, lane, due_at, owner, claim)
     VALUES (?1, ?2, ?3, ?4, ?5, NULL, 0) ON CONFLICT (organization, route, provider, lane) DO NOTHING";
@@ -63,6 +66,7 @@ const WAITING_EFFECTS: &str = "SELECT w.route, w.failures, w.error,
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[
     INSERT_ROW,
+    IS_KNOWN,
     INSERT_BODY,
     INSERT_WORK,
     OPEN_LANE,
@@ -79,6 +83,10 @@ pub(super) const STATEMENTS: &[&str] = &[
 /// Stores a received delivery with its work, unless its id is known (C6, T1).
 pub(super) fn record(transaction: &mut Transaction<'_>, row: &NewRow) -> Result<RecordOutcome, StoreError> {
     let db = transaction.db;
+    let id = [row.organization.as_str(), &row.provider, &row.delivery];
+    if db.prepare_cached(IS_KNOWN)?.query_row(id, |row| row.get(0))? {
+        return Ok(RecordOutcome::Duplicate);
+    }
     let state = if row.routes.is_empty() { RowState::Parked } else { RowState::Waiting };
     let outcome = put(db, row, state)?;
     if outcome == RecordOutcome::Stored {
@@ -136,6 +144,7 @@ pub(super) fn add_work(
         version.rank as i64,
         version.event,
         delivery,
+        millis(due_at),
     ])?;
     let lane = params![organization, lane.route, lane.provider, lane.lane, millis(due_at)];
     db.prepare_cached(OPEN_LANE)?.execute(lane)?;

@@ -20,12 +20,14 @@ const TAKE: &str = "UPDATE lanes SET owner = ?6, due_at = ?7, claim = MAX(claim,
 const APPLIED: &str = "SELECT micros, rank, event FROM applied
     WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4";
 const ROWS: &str = "SELECT w.delivery, r.source, r.type, r.key, w.micros, w.rank, w.event, w.failures, r.received_at,
-        r.due_since, b.body
+        r.due_since, CASE WHEN ?6 THEN x'' ELSE b.body END
     FROM work w
     JOIN inbox_rows r ON r.organization = w.organization AND r.provider = w.provider AND r.delivery = w.delivery
     JOIN inbox_bodies b ON b.position = r.position
     WHERE w.organization = ?1 AND w.route = ?2 AND w.provider = ?3 AND w.lane = ?4
     ORDER BY w.micros, w.rank, w.event, w.delivery LIMIT ?5";
+const BODY: &str = "SELECT b.body FROM inbox_rows r JOIN inbox_bodies b ON b.position = r.position
+    WHERE r.organization = ?1 AND r.provider = ?2 AND r.delivery = ?3";
 const RELEASE: &str = "UPDATE lanes SET owner = NULL, due_at = ?7
     WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4 AND owner = ?5 AND claim = ?6";
 const FIND_WORK: &str = "SELECT micros, rank, event, failures FROM work
@@ -40,10 +42,10 @@ const RETRY: &str = "UPDATE work SET failures = ?6, error = ?7
 const CLOSE: &str = "DELETE FROM lanes WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4
     AND NOT EXISTS (SELECT 1 FROM work w
         WHERE w.organization = ?1 AND w.route = ?2 AND w.provider = ?3 AND w.lane = ?4)";
-const APPLY: &str = "INSERT INTO applied (organization, route, provider, lane, micros, rank, event)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+const APPLY: &str = "INSERT INTO applied (organization, route, provider, lane, micros, rank, event, applied_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     ON CONFLICT (organization, route, provider, lane) DO UPDATE
-    SET micros = excluded.micros, rank = excluded.rank, event = excluded.event
+    SET micros = excluded.micros, rank = excluded.rank, event = excluded.event, applied_at = excluded.applied_at
     WHERE (excluded.micros, excluded.rank, excluded.event) > (applied.micros, applied.rank, applied.event)";
 const WAITS: &str = "SELECT EXISTS
     (SELECT 1 FROM work WHERE organization = ?1 AND provider = ?2 AND delivery = ?3)";
@@ -59,6 +61,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     TAKE,
     APPLIED,
     ROWS,
+    BODY,
     RELEASE,
     FIND_WORK,
     DELETE_WORK,
@@ -121,10 +124,19 @@ pub(super) fn take(
 }
 
 /// Reads the first rows of the lanes taken, and the versions that took effect.
-pub(super) fn fill(db: &Connection, mut claims: LaneClaims, rows_each: u32) -> Result<LaneClaims, StoreError> {
+pub(super) fn fill(
+    db: &Connection,
+    mut claims: LaneClaims,
+    rows_each: u32,
+    last_body_only: bool,
+) -> Result<LaneClaims, StoreError> {
     for lane in &mut claims.lanes {
         lane.applied = applied(db, &lane.key)?;
-        lane.rows = work_rows(db, &lane.key, rows_each)?;
+        lane.rows = work_rows(db, &lane.key, rows_each, last_body_only)?;
+        if let Some(last) = lane.rows.last_mut().filter(|_| last_body_only) {
+            let id = [lane.key.organization.as_str(), &lane.key.provider, &last.delivery];
+            last.body = db.prepare_cached(BODY)?.query_row(id, |row| row.get::<_, Vec<u8>>(0))?.into();
+        }
     }
     Ok(claims)
 }
@@ -135,10 +147,10 @@ fn applied(db: &Connection, lane: &LaneKey) -> Result<Option<Version>, StoreErro
     rows.next()?.map(|row| columns::version(row, 0)).transpose()
 }
 
-fn work_rows(db: &Connection, lane: &LaneKey, most: u32) -> Result<Vec<WorkRow>, StoreError> {
+fn work_rows(db: &Connection, lane: &LaneKey, most: u32, without_bodies: bool) -> Result<Vec<WorkRow>, StoreError> {
     let mut statement = db.prepare_cached(ROWS)?;
     let [organization, route, provider, name] = parts(lane);
-    let mut rows = statement.query(params![organization, route, provider, name, most])?;
+    let mut rows = statement.query(params![organization, route, provider, name, most, without_bodies])?;
     let mut work = Vec::new();
     while let Some(row) = rows.next()? {
         work.push(work_row(row)?);
@@ -174,7 +186,7 @@ pub(super) fn finish_lane(transaction: &mut Transaction<'_>, finish: &FinishLane
     }
     close_lane(db, &finish.key)?;
     if let Some(version) = &finish.applied {
-        apply(db, &finish.key, version)?;
+        apply(db, &finish.key, version, finish.now)?;
     }
     Ok(FinishOutcome::Applied { switched_off: false })
 }
@@ -242,14 +254,14 @@ fn retry_row(db: &Connection, lane: &LaneKey, retry: &RetryRow) -> Result<(), St
 }
 
 /// Remembers the newest version that took effect; an older one than is remembered changes nothing (C4).
-fn apply(db: &Connection, lane: &LaneKey, version: &Version) -> Result<(), StoreError> {
+fn apply(db: &Connection, lane: &LaneKey, version: &Version, now: Timestamp) -> Result<(), StoreError> {
     let [organization, route, provider, name] = parts(lane);
     let Version { micros, rank, event } = version;
-    let parameters = params![organization, route, provider, name, micros, *rank as i64, event];
+    let parameters = params![organization, route, provider, name, micros, *rank as i64, event, millis(now)];
     db.prepare_cached(APPLY)?.execute(parameters)?;
     Ok(())
 }
 
-fn parts(lane: &LaneKey) -> [&str; 4] {
+pub(super) fn parts(lane: &LaneKey) -> [&str; 4] {
     [lane.organization.as_str(), &lane.route, &lane.provider, &lane.lane]
 }

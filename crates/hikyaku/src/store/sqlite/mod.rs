@@ -14,6 +14,7 @@ mod interventions;
 mod lanes;
 mod log;
 mod open;
+mod outages;
 mod publish;
 mod quarantine;
 mod queues;
@@ -45,11 +46,11 @@ use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::{
-    Backlog, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped, EventView,
-    Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention, LaneClaim,
-    LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery, NewRecovery, QuarantineOutcome,
-    Quarantined, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store,
-    StoreError, TokenQuery, WebhookChange,
+    Backlog, Beat, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped,
+    EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention,
+    LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery, NewRecovery, Outage,
+    OutageQuery, QuarantineOutcome, Quarantined, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped,
+    ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
 };
 use crate::clock::Clock;
 use crate::store::seal::Seal;
@@ -181,10 +182,10 @@ impl Store for SqliteStore {
         if found.lanes.is_empty() {
             return Ok(found);
         }
-        let rows_each = claim.rows_each;
+        let (rows_each, last_body_only) = (claim.rows_each, claim.last_body_only);
         found = self.writer.run(move |transaction| lanes::take(transaction, &claim, found)).await?;
         // Leased lanes only gain rows until they are finished. If this reading fails, they are due when the lease ends.
-        self.readers.run(move |db| lanes::fill(db, found, rows_each)).await
+        self.readers.run(move |db| lanes::fill(db, found, rows_each, last_body_only)).await
     }
 
     async fn resend(&self, key: &DeliveryKey, due_at: Timestamp) -> Result<ResendOutcome, StoreError> {
@@ -247,6 +248,18 @@ impl Store for SqliteStore {
     ) -> Result<Option<InboxRowDetail>, StoreError> {
         let (organization, provider, delivery) = (organization.clone(), provider.to_owned(), delivery.to_owned());
         self.readers.run(move |db| inbox::detail(db, &organization, &provider, &delivery)).await
+    }
+
+    async fn last_beat(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.readers.run(outages::last_beat).await
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
+        self.writer.run(move |transaction| outages::beat(transaction.db, &beat)).await
+    }
+
+    async fn outages(&self, query: OutageQuery) -> Result<Vec<Outage>, StoreError> {
+        self.readers.run(move |db| outages::list(db, &query)).await
     }
 
     async fn quarantine(&self, new: Quarantined) -> Result<QuarantineOutcome, StoreError> {

@@ -54,6 +54,7 @@ pub(super) const SCHEMA: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0005_search.sql")),
     M::up(include_str!("../migrations/sqlite/0006_removals.sql")),
     M::up(include_str!("../migrations/sqlite/0007_quarantine.sql")),
+    M::up(include_str!("../migrations/sqlite/0008_inbox_memory.sql")),
 ];
 
 /// Why a store could not be opened.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row};
 
 use super::columns;
 use super::undelivered::{self, FIRST_RUN};
-use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, StoreError};
+use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, RouteBacklog, StoreError};
 
 const EVENT: &str = "SELECT type, timestamp, body FROM events WHERE organization = ?1 AND id = ?2";
 const WAITING: &str =
@@ -22,6 +22,8 @@ pub(super) const DELIVERY_BACKLOG: &str = "SELECT COUNT(*), MIN(due_at) FROM wai
 const DELIVERIES_LEASED: &str = "SELECT COUNT(*), NULL FROM waiting WHERE owner IS NOT NULL";
 pub(super) const EFFECT_BACKLOG: &str = "SELECT (SELECT COUNT(*) FROM work), MIN(due_at) FROM lanes";
 pub(super) const LANE_BACKLOG: &str = "SELECT organization, route, COUNT(*) FROM lanes GROUP BY organization, route";
+pub(super) const ROUTE_BACKLOG: &str = "SELECT organization, route, COUNT(*), SUM(failures > 0), MIN(due_since)
+    FROM work GROUP BY organization, route";
 const WEBHOOKS_OFF: &str = "SELECT COUNT(*), MIN(off_since) FROM webhooks WHERE off_since IS NOT NULL";
 const PING: &str = "INSERT INTO pings (id, count) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET count = count + 1";
 
@@ -36,6 +38,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     DELIVERIES_LEASED,
     EFFECT_BACKLOG,
     LANE_BACKLOG,
+    ROUTE_BACKLOG,
     WEBHOOKS_OFF,
     PING,
 ];
@@ -151,9 +154,31 @@ pub(super) fn backlog(db: &Connection) -> Result<Backlog, StoreError> {
     let (deliveries, oldest_delivery_due) = count_and_oldest(db, DELIVERY_BACKLOG)?;
     let (deliveries_leased, _) = count_and_oldest(db, DELIVERIES_LEASED)?;
     let (effects, oldest_effect_due) = count_and_oldest(db, EFFECT_BACKLOG)?;
-    let lanes = lanes_by_route(db)?;
+    let (lanes, routes) = (lanes_by_route(db)?, routes(db)?);
     let (webhooks_off, _) = count_and_oldest(db, WEBHOOKS_OFF)?;
-    Ok(Backlog { deliveries, deliveries_leased, oldest_delivery_due, effects, oldest_effect_due, lanes, webhooks_off })
+    Ok(Backlog {
+        deliveries,
+        deliveries_leased,
+        oldest_delivery_due,
+        effects,
+        oldest_effect_due,
+        lanes,
+        routes,
+        webhooks_off,
+    })
+}
+
+fn routes(db: &Connection) -> Result<BTreeMap<(OrganizationId, String), RouteBacklog>, StoreError> {
+    let mut statement = db.prepare_cached(ROUTE_BACKLOG)?;
+    let mut rows = statement.query([])?;
+    let mut routes = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let (effects, failing): (i64, i64) = (row.get(2)?, row.get(3)?);
+        let (effects, failing) = (effects.unsigned_abs(), failing.unsigned_abs());
+        let backlog = RouteBacklog { effects, failing, oldest: columns::optional_time(row, 4)? };
+        routes.insert((columns::organization(row, 0)?, row.get(1)?), backlog);
+    }
+    Ok(routes)
 }
 
 fn lanes_by_route(db: &Connection) -> Result<BTreeMap<(OrganizationId, String), u64>, StoreError> {

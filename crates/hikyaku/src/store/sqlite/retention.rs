@@ -3,8 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{self, millis, sound};
+use super::lanes;
 use super::quarantine;
-use crate::store::{Aged, DropStep, Dropped, EventPlace, InboxPlace, RowPosition, StoreError};
+use crate::store::{Aged, DropStep, Dropped, EventPlace, InboxPlace, LaneKey, RowPosition, StoreError, VersionPlace};
 use hikyaku_core::ids::{EventId, OrganizationId};
 use jiff::Timestamp;
 
@@ -27,6 +28,17 @@ const HAS_WORK: &str = "SELECT EXISTS
 const DROP_EFFECTS: &str = "DELETE FROM effects WHERE organization = ?1 AND provider = ?2 AND delivery = ?3";
 const DROP_BODY: &str = "DELETE FROM inbox_bodies WHERE position = ?1";
 const DROP_ROW: &str = "DELETE FROM inbox_rows WHERE position = ?1";
+const KEEP_ID: &str = "INSERT INTO known_ids (organization, provider, delivery, due_since) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT DO NOTHING";
+const IDS: &str = "SELECT organization, provider, delivery FROM known_ids WHERE due_since < ?1
+    ORDER BY due_since LIMIT ?2";
+const DROP_ID: &str = "DELETE FROM known_ids WHERE organization = ?1 AND provider = ?2 AND delivery = ?3";
+const VERSIONS: &str = "SELECT applied_at, organization, route, provider, lane FROM applied
+    WHERE (applied_at, organization, route, provider, lane) >= (?1, ?2, ?3, ?4, ?5) AND applied_at < ?6
+    ORDER BY applied_at, organization, route, provider, lane LIMIT ?7";
+const HAS_LANE: &str = "SELECT EXISTS
+    (SELECT 1 FROM lanes WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4)";
+const DROP_VERSION: &str = "DELETE FROM applied WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4";
 
 /// The statements of this file.
 #[cfg(test)]
@@ -44,14 +56,23 @@ pub(super) const STATEMENTS: &[&str] = &[
     DROP_EFFECTS,
     DROP_BODY,
     DROP_ROW,
+    KEEP_ID,
+    IDS,
+    DROP_ID,
+    VERSIONS,
+    HAS_LANE,
+    DROP_VERSION,
 ];
 
 /// Does one step.
 pub(super) fn drop_aged(db: &Connection, step: &DropStep) -> Result<Dropped, StoreError> {
-    let mut dropping = Dropping { db, before: millis(step.before), left: step.max_rows, dropped: Dropped::default() };
+    let (before, ids_before) = (millis(step.before), millis(step.ids_before));
+    let mut dropping = Dropping { db, before, ids_before, left: step.max_rows, dropped: Dropped::default() };
     dropping.dropped.next = match &step.what {
         Aged::Events(from) => dropping.events(from.as_ref())?.map(|place| Aged::Events(Some(place))),
         Aged::InboxRows(from) => dropping.inbox_rows(*from)?.map(|place| Aged::InboxRows(Some(place))),
+        Aged::Ids => dropping.ids()?,
+        Aged::Versions(from) => dropping.versions(from.as_ref())?.map(|place| Aged::Versions(Some(place))),
     };
     Ok(dropping.dropped)
 }
@@ -59,6 +80,7 @@ pub(super) fn drop_aged(db: &Connection, step: &DropStep) -> Result<Dropped, Sto
 struct Dropping<'a> {
     db: &'a Connection,
     before: i64,
+    ids_before: i64,
     /// Rows that this step may still touch.
     left: u32,
     dropped: Dropped,
@@ -158,23 +180,69 @@ impl Dropping<'_> {
             if self.left == 0 {
                 return Ok(Some(place));
             }
-            self.drop_row(place.position, [&id[0], &id[1], &id[2]])?;
+            self.drop_row(&place, [&id[0], &id[1], &id[2]])?;
         }
         Ok(None)
     }
 
     /// Drops a received delivery unless it has work left.
-    fn drop_row(&mut self, position: RowPosition, id: [&str; 3]) -> Result<(), StoreError> {
+    fn drop_row(&mut self, place: &InboxPlace, id: [&str; 3]) -> Result<(), StoreError> {
         self.touch(1);
         let has_work: bool = self.db.prepare_cached(HAS_WORK)?.query_row(id, |row| row.get(0))?;
         if has_work {
             return Ok(());
         }
         let effects = self.db.prepare_cached(DROP_EFFECTS)?.execute(id)?;
-        quarantine::forget(self.db, position.0)?;
-        self.db.prepare_cached(DROP_BODY)?.execute([position.0])?;
-        self.dropped.inbox_rows += self.db.prepare_cached(DROP_ROW)?.execute([position.0])? as u64;
+        quarantine::forget(self.db, place.position.0)?;
+        self.db.prepare_cached(DROP_BODY)?.execute([place.position.0])?;
+        self.dropped.inbox_rows += self.db.prepare_cached(DROP_ROW)?.execute([place.position.0])? as u64;
+        let due_since = millis(place.due_since);
+        if due_since >= self.ids_before {
+            self.db.prepare_cached(KEEP_ID)?.execute(params![id[0], id[1], id[2], due_since])?;
+        }
         self.touch(effects + 1);
         Ok(())
+    }
+
+    /// Drops the oldest ids that outlived their rows.
+    fn ids(&mut self) -> Result<Option<Aged>, StoreError> {
+        let mut statement = self.db.prepare_cached(IDS)?;
+        let ids =
+            statement.query_map(params![self.before, self.left], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]));
+        for id in ids?.collect::<Result<Vec<[String; 3]>, _>>()? {
+            self.dropped.ids += self.db.prepare_cached(DROP_ID)?.execute(id)? as u64;
+            self.touch(1);
+        }
+        Ok((self.left == 0).then_some(Aged::Ids))
+    }
+
+    /// Goes along the versions from the one that took effect first.
+    fn versions(&mut self, from: Option<&VersionPlace>) -> Result<Option<VersionPlace>, StoreError> {
+        let (at, lane) = match from {
+            Some(VersionPlace { applied_at, lane }) => (millis(*applied_at), lanes::parts(lane)),
+            None => (i64::MIN, [""; 4]),
+        };
+        let mut statement = self.db.prepare_cached(VERSIONS)?;
+        let limit = i64::from(self.left) + 1;
+        let mut rows = statement.query(params![at, lane[0], lane[1], lane[2], lane[3], self.before, limit])?;
+        let mut old = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (organization, route) = (columns::organization(row, 1)?, row.get(2)?);
+            let lane = LaneKey { organization, route, provider: row.get(3)?, lane: row.get(4)? };
+            old.push(VersionPlace { applied_at: columns::time(row, 0)?, lane });
+        }
+        drop(rows);
+        for place in old {
+            if self.left == 0 {
+                return Ok(Some(place));
+            }
+            self.touch(1);
+            let lane = lanes::parts(&place.lane);
+            let has_work: bool = self.db.prepare_cached(HAS_LANE)?.query_row(lane, |row| row.get(0))?;
+            if !has_work {
+                self.dropped.versions += self.db.prepare_cached(DROP_VERSION)?.execute(lane)? as u64;
+            }
+        }
+        Ok(None)
     }
 }

@@ -5,6 +5,7 @@
 mod decimal;
 mod mapping;
 mod postgres;
+pub(super) mod preview;
 mod sqlite;
 
 use std::sync::Arc;

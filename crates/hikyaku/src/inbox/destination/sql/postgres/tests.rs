@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use hikyaku_core::ordering::Version;
@@ -7,8 +6,7 @@ use jiff::Timestamp;
 use tokio_postgres::Client;
 
 use super::*;
-use crate::clock::SystemClock;
-use crate::outbound::{Request, Response, Transport};
+use crate::inbox::destination::testing::{Scripted, tools};
 use crate::test_postgres::TestDatabase;
 
 /// A database of the user's, with the destination on it.
@@ -24,26 +22,12 @@ type Pairs<'a> = &'a [(&'a str, &'a str)];
 
 const SALES: Pairs<'_> = &[("id", "/data/id"), ("total", "/data/total")];
 
-struct NoNetwork;
-
-#[async_trait]
-impl Transport for NoNetwork {
-    async fn post(&self, _: Request) -> Response {
-        unreachable!("SQL needs no HTTP")
-    }
-}
-
 fn open(url: &str, table: &str, pairs: Pairs<'_>, create: bool) -> Result<PostgresDestination, String> {
     let columns: BTreeMap<_, _> = pairs.iter().map(|(name, at)| ((*name).to_owned(), (*at).to_owned())).collect();
     let mapping = Mapping { table: table.into(), key: "id".into(), columns, create };
     mapping.check()?;
-    let tools = Tools {
-        transport: Arc::new(NoNetwork),
-        clock: Arc::new(SystemClock::start()),
-        effect_timeout: Duration::from_secs(20),
-        origins: Arc::default(),
-    };
-    PostgresDestination::new(url, mapping, &tools)
+    let transport = Scripted::new(|_| unreachable!("SQL needs no HTTP"));
+    PostgresDestination::new(url, mapping, &tools(transport, Duration::from_secs(20)))
 }
 
 impl Rig {

@@ -4,7 +4,7 @@ mod file;
 mod table;
 #[cfg(test)]
 mod tests;
-mod value;
+pub(super) mod value;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

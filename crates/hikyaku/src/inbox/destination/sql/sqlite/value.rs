@@ -19,7 +19,7 @@ use crate::inbox::destination::sql::decimal::same_number;
 
 /// What a column does to values, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Affinity {
+pub(in crate::inbox::destination::sql) enum Affinity {
     /// It turns numbers into text, and not always with all of their digits.
     Text,
     /// It keeps values, or turns text into numbers.
@@ -36,7 +36,7 @@ impl Affinity {
 }
 
 /// The value at `pointer` in a body, for a column with this affinity.
-pub(super) fn bound_as(affinity: Affinity, body: &[u8], pointer: &str) -> Value {
+pub(in crate::inbox::destination::sql) fn bound_as(affinity: Affinity, body: &[u8], pointer: &str) -> Value {
     let Some(json) = json::pointer(body, pointer).map(|value| value.get()) else {
         return Value::Null;
     };

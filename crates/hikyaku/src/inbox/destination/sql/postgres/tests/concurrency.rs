@@ -1,5 +1,7 @@
 //! Several processes on one table, and connections that go.
 
+use std::sync::Arc;
+
 use tokio::task::JoinSet;
 
 use super::*;
