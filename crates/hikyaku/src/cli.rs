@@ -1,6 +1,7 @@
 //! The command line. `failure.rs` has the exit codes.
 
 mod api;
+mod check;
 mod deliveries;
 mod dry_run;
 mod events;
@@ -32,6 +33,7 @@ use hikyaku::app::App;
 use hikyaku::clock::SystemClock;
 use hikyaku::config::{self, Config, Flag, Inputs};
 use hikyaku::{demo, log};
+use url::Url;
 
 use failure::{EXIT_CODES, FAILED, WRONG_USE, failed};
 
@@ -70,6 +72,8 @@ enum Command {
     Verify(verify::Verify),
     /// Play the provider, its weaknesses included, against any receiver
     Sandbox(sandbox::Sandbox),
+    /// Check what a receiver, in any language, keeps of the contract, and how to mend it
+    Check(Box<check::Check>),
     /// Watch the whole path at work for half a minute: published, delivered through failures, received, in a database
     Demo {
         /// An empty or new directory for the demo's files [default: one in the system's temporary directory]
@@ -152,8 +156,19 @@ impl Cli {
             Command::Inbox(inbox) => inbox.run(),
             Command::Verify(verify) => verify.run(),
             Command::Sandbox(sandbox) => sandbox.run(),
+            Command::Check(check) => check.run(),
             Command::Demo { dir } => in_runtime(show(dir)),
         }
+    }
+}
+
+/// A receiver's address.
+fn target(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
+    if matches!(url.scheme(), "http" | "https") {
+        Ok(url)
+    } else {
+        Err("it must begin with http:// or https://".to_owned())
     }
 }
 

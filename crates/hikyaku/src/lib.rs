@@ -2,6 +2,7 @@
 //! it is decided, where it is sent and where it lands.
 
 pub mod app;
+pub mod check;
 pub mod client;
 pub mod clock;
 pub mod config;

@@ -36,7 +36,7 @@ fn help_names_the_exit_codes_and_gives_examples() {
     let help = |arguments: &[&str]| text(&hikyaku(folder.path(), arguments).stdout);
     let codes = help(&["--help"]);
     assert!((0..=5).all(|code| codes.contains(&format!("\n  {code}  "))), "{codes}");
-    for noun in ["webhooks", "events", "deliveries", "explain", "inbox"] {
+    for noun in ["webhooks", "events", "deliveries", "explain", "inbox", "sandbox", "check"] {
         let said = help(&[noun, "--help"]);
         assert!(said.contains("Example") && said.contains(&format!("hikyaku {noun} ")), "{said}");
     }

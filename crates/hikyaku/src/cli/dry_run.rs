@@ -24,7 +24,7 @@ const MAX_HEADERS_BYTES: u64 = 64 * 1024;
 
 const EXIT: &str = "Exit codes:
   0  it would take effect
-  1  it would not: its signature does not verify, it would be parked, or a destination cannot be used
+  1  it would not: its signature does not verify, it would be parked, or a destination could do nothing with it
   2  the command line, the configuration or a file is wrong";
 
 /// `hikyaku inbox try`.
@@ -133,7 +133,7 @@ fn as_text(tried: &Tried) -> String {
             let reading = reading.as_ref().map_or_else(|error| format!("dead: {error}"), |url| format!("GET {url}"));
             text.push_str(&format!("  {reading}\n  and with what it answers in place of the body:\n"));
         }
-        let effect = effect.as_ref().map_or_else(|error| format!("cannot be used: {error}"), Clone::clone);
+        let effect = effect.as_ref().map_or_else(|error| format!("no effect: {error}"), Clone::clone);
         effect.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
     }
     text

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use hikyaku::check::CheckError;
 use hikyaku::client::ClientError;
 use hikyaku::log;
 use serde_json::Value;
@@ -23,9 +24,9 @@ const NOT_FOUND: u8 = 5;
 /// The exit codes, for the help.
 pub(super) const EXIT_CODES: &str = "Exit codes:
   0  all is well
-  1  something failed, or a test delivery was not taken; standard error says what
+  1  something failed, a test delivery was not taken, or a receiver that is checked breaks a rule
   2  the command line or the configuration is wrong
-  3  the server gave no answer
+  3  the server, or the receiver that is checked, gave no answer
   4  the token is missing, not valid, or not for this
   5  there is no such thing";
 
@@ -44,8 +45,14 @@ pub(super) fn failed(failure: &(dyn Error + 'static)) -> ExitCode {
     if let Some(advice) = of_client.and_then(advice) {
         log::tell(format_args!("{}\n", plain(&advice)));
     }
-    let is_wrong_use = failure.is::<WrongUse>();
-    ExitCode::from(of_client.map_or(if is_wrong_use { WRONG_USE } else { FAILED }, exit_code))
+    let code = match (of_client, failure.downcast_ref::<CheckError>()) {
+        (Some(error), _) => exit_code(error),
+        (_, Some(CheckError::NoAnswer { .. })) => NOT_REACHED,
+        (_, Some(CheckError::Probe(_))) => WRONG_USE,
+        _ if failure.is::<WrongUse>() => WRONG_USE,
+        _ => FAILED,
+    };
+    ExitCode::from(code)
 }
 
 fn exit_code(error: &ClientError) -> u8 {

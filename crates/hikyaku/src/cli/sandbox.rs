@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::failure::{Failure, WrongUse, failed};
-use super::{in_runtime, shutdown};
+use super::{in_runtime, shutdown, target};
 
 /// Largest plan of faults that is read, in bytes.
 const MAX_PLAN_BYTES: u64 = 1024 * 1024;
@@ -89,15 +89,6 @@ pub(super) struct Sandbox {
     /// One JSON object per line, on a terminal too
     #[arg(long)]
     json: bool,
-}
-
-fn target(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
-    if matches!(url.scheme(), "http" | "https") {
-        Ok(url)
-    } else {
-        Err("it must begin with http:// or https://".to_owned())
-    }
 }
 
 fn pattern(text: &str) -> Result<EventPattern, String> {

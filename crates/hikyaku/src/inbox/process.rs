@@ -149,6 +149,17 @@ impl Inbox {
     ) {
         let Some(outlet) = self.outlets.get(&lane.key.route).cloned() else { return };
         outlet.busy.fetch_add(1, Ordering::AcqRel);
+        if lane.is_takeover {
+            // The cause of every effect that is seen twice though its destination took it: a crash, or a store that was away.
+            let (route, rows) = (outlet.name(), lane.rows.len());
+            let delivery = lane.rows.first().map(|row| &*row.delivery);
+            tracing::warn!(
+                route,
+                delivery,
+                rows,
+                "work on a key was begun before and its end never written; effects it may have had are made again"
+            );
+        }
         let slot = Slot { outlet, wake: self.wake.clone() };
         let (inbox, stop) = (self.clone(), stop.clone());
         lanes.spawn(async move {

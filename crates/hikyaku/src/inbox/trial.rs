@@ -54,7 +54,7 @@ pub struct TriedRoute {
     pub route: Route,
     /// Where the present state would be read, if the route's order says so; or why it could not be.
     pub reading: Option<Result<String, String>>,
-    /// What the destination would do, in its own words; or why it cannot be used.
+    /// What the destination would do, in its own words; or why it could do nothing.
     pub effect: Result<String, String>,
 }
 
@@ -96,7 +96,7 @@ impl Trial<'_> {
         };
         let named = self.destinations.iter().find(|destination| destination.name == route.destination);
         let effect = match named {
-            Some(settings) => destination::preview(settings, row, &tools).map_err(|error| error.to_string()),
+            Some(settings) => destination::preview(settings, row, &tools),
             None => Err(format!("there is no destination {:?}", route.destination)),
         };
         TriedRoute { route: route.clone(), reading, effect }

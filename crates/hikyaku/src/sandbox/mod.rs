@@ -36,6 +36,7 @@ use crate::clock::{self, SharedClock};
 use engine::{Engine, Outgoing, Told};
 use faults::Plan;
 use provider::{Provider, Webhook};
+pub(crate) use send::delivery_headers;
 pub use send::{Courier, Network};
 use world::World;
 

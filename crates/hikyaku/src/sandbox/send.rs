@@ -72,20 +72,24 @@ pub(super) fn message(outgoing: &Outgoing) -> (HeaderMap, Bytes) {
         Manner::Tampered => Bytes::from([&event.body[..], b" "].concat()),
         _ => event.body.clone(),
     };
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let signature = match outgoing.manner {
         Manner::Unsigned => None,
         Manner::WrongSignature => Some(receiptroller::sign(&Secret::new("a stranger's"), &body)),
         _ => Some(outgoing.attempt.signature.clone()),
     };
-    let ours = [(SIGNATURE_HEADER, signature), (DELIVERY_HEADER, Some(event.id.clone()))];
-    for (name, value) in ours {
-        if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
+    (delivery_headers(&event.id, signature.as_deref()), body)
+}
+
+/// The headers that the provider sends with a body.
+pub(crate) fn delivery_headers(id: &str, signature: Option<&str>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in [(SIGNATURE_HEADER, signature), (DELIVERY_HEADER, Some(id))] {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             headers.insert(name, value);
         }
     }
-    (headers, body)
+    headers
 }
 
 /// Sends a body piece by piece over `length`, and reads the status.

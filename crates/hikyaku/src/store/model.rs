@@ -445,6 +445,8 @@ pub struct ClaimedLane {
     pub key: LaneKey,
     /// Another one at every claim of this lane key, also after the lane was empty; with the owner it is the lease's token.
     pub claim: u64,
+    /// Whether a lease on it ended without a word of its owner, whose last effect may have taken place.
+    pub is_takeover: bool,
     /// The newest version of this key that took effect through this route, if any did.
     pub applied: Option<Version>,
     /// The lane's first rows, oldest version first.

@@ -17,12 +17,12 @@ const DEFAULT_SEED: u64 = 20_261_130;
 const TIMESTAMP: &str = "2026-11-30T09:15:00.000Z";
 const SOURCE: &str = "receiptroller";
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     std::env::var("CRASH_SEED").map_or(DEFAULT_SEED, |seed| seed.parse().expect("CRASH_SEED is a number"))
 }
 
 /// Draws that a seed and a name decide.
-fn draws_of(name: &str) -> XorShift {
+pub(crate) fn draws_of(name: &str) -> XorShift {
     XorShift::new(name.bytes().fold(seed(), |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte)))
 }
 

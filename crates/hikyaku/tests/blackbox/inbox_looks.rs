@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Config, Receiver, Reply, SOURCE_SECRET, Server, event_body, eventually, forward_to, sales_to_sql, signed,
+    Config, Receiver, Reply, SOURCE_SECRET, Server, event_body, eventually, forward_to, sales_to_sql, signed, source,
 };
 
 const READING: &str = "
@@ -93,6 +93,72 @@ fn a_dry_run_says_what_would_become_of_a_delivery_and_does_nothing() {
     left.sort();
     let written = ["good.txt", "hikyaku.toml", "order.json", "other.json", "sale.json", "wrong.txt"];
     assert_eq!(left, written, "no store and no database was made");
+}
+
+/// A destination of each kind that is told of without being opened, with a secret in each that has one.
+const KINDS: &str = r#"
+[[destination]]
+name = "slack"
+kind = "slack"
+url = "https://hooks.slack.example/services/sesame"
+template = "*{{ data.id }}*"
+
+[[destination]]
+name = "command"
+kind = "command"
+program = "/bin/sh"
+args = ["--key", "a b"]
+env = { TOKEN = "sesame" }
+
+[[destination]]
+name = "postgres"
+kind = "sql"
+url = "postgres://user:sesame@db.example/books"
+table = "sales"
+key = "id"
+columns = { id = "/data/id" }
+
+[[destination]]
+name = "file"
+kind = "file"
+path = "events.jsonl"
+
+[[destination]]
+name = "keyless"
+kind = "sql"
+url = "sqlite:books.db"
+table = "sales"
+key = "id"
+columns = { id = "/data/other" }
+"#;
+
+#[test]
+fn s19_a_dry_run_shows_what_each_kind_of_destination_would_make_of_a_delivery_and_no_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    let expected = [
+        ("slack", "posts through the incoming webhook at https://hooks.slack.example:\n*k1*"),
+        ("command", "argument \"--key\"\nargument \"a b\""),
+        ("postgres", "VALUES ($1) ON CONFLICT (\"id\")"),
+        ("file", "appends to events.jsonl:\n{\"deliveryId\":\"e1\""),
+    ];
+    let names = expected.iter().map(|(name, _)| *name).chain(["keyless"]);
+    let route =
+        |name| format!("\n[[route]]\nname = \"{name}\"\nsource = \"receiptroller\"\ndestination = \"{name}\"\n");
+    let tables = source() + KINDS + &names.map(route).collect::<String>();
+    fs::write(dir.path().join("hikyaku.toml"), tables).unwrap();
+    let sale = event_body("e1", "sale.created", "2026-11-30T09:15:00.000Z", r#"{"id":"k1"}"#);
+    fs::write(dir.path().join("sale.json"), sale).unwrap();
+    let (code, told) = tried(dir.path(), &["--source", "receiptroller", "sale.json"]);
+    assert_eq!(code, 1, "one of them would refuse it: {told}");
+    let of = |name: &str| told["routes"].as_array().unwrap().iter().find(|route| route["route"] == name).unwrap();
+    for (name, part) in expected {
+        let does = of(name)["effect"]["does"].as_str().unwrap_or_else(|| panic!("{told}"));
+        assert!(does.contains(part), "{name}: {does}");
+    }
+    let refused = of("keyless")["effect"]["error"].as_str().unwrap();
+    assert!(refused.contains("dead") && refused.contains("/data/other"), "{refused}");
+    assert!(!told.to_string().contains("sesame"), "{told}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing was made");
 }
 
 #[tokio::test]

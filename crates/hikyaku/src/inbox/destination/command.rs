@@ -26,7 +26,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Destination, Effect, Tools, sent_at};
+use super::{Destination, Effect, HIDDEN, Tools, sent_at};
 use crate::store::WorkRow;
 use group::Group;
 use output::Output;
@@ -151,6 +151,19 @@ impl Destination for CommandDestination {
             }
             Err(error) => failed(format!("{} could not be started: {error}", self.program.display())),
         }
+    }
+
+    fn preview(&self, row: &WorkRow) -> Result<String, String> {
+        let variables = self.variables(row)?;
+        let mut told = format!("runs {}\n", self.program.display());
+        self.args.iter().for_each(|argument| told += &format!("argument {argument:?}\n"));
+        if let Some(directory) = &self.directory {
+            told += &format!("in {}\n", directory.display());
+        }
+        told += &format!("with {} as the server has them\n", PASSED_ON.join(", "));
+        self.env.keys().for_each(|name| told += &format!("{name}={HIDDEN}\n"));
+        variables.iter().for_each(|(name, value)| told += &format!("{name}={value}\n"));
+        Ok(format!("{told}and the {} bytes of the body on its standard input", row.body.len()))
     }
 }
 

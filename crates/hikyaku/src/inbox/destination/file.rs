@@ -5,7 +5,7 @@ mod log;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -60,6 +60,11 @@ impl Destination for FileDestination {
             },
         }
     }
+}
+
+/// The line that a row would bring, told without opening the file.
+pub(super) fn preview(path: &Path, row: &WorkRow) -> String {
+    format!("appends to {}:\n{}", path.display(), String::from_utf8_lossy(line(row).trim_ascii_end()))
 }
 
 /// One line. `deliveryId` comes first: by it a file is known as ours.

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use url::Url;
 
-use super::{Destination, Effect, Tools};
+use super::{Destination, Effect, HIDDEN, Tools};
 use crate::inbox::hash_id;
 use crate::outbound::{Request, Response};
 use crate::store::WorkRow;
@@ -115,11 +115,15 @@ impl Destination for HttpDestination {
         }
     }
 
-    fn preview(&self, row: &WorkRow) -> String {
+    fn preview(&self, row: &WorkRow) -> Result<String, String> {
         let Request { url, headers, body, .. } = self.request(row);
-        let shown = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {}\n", shown(value))).collect();
-        format!("POST {url}\n{headers}and the {} bytes of the body", body.len())
+        let shown = |name, value: &HeaderValue| match self.headers.get(name) == Some(value) {
+            // The operator's own may be a password (S19).
+            true => HIDDEN.to_owned(),
+            false => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        };
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {}\n", shown(name, value))).collect();
+        Ok(format!("POST {url}\n{headers}and the {} bytes of the body", body.len()))
     }
 }
 

@@ -33,6 +33,9 @@ pub use slack::{Language, SlackSettings, TimeZone, check_template};
 use sql::Mapping;
 pub(crate) use sql::{check_postgres_url, is_postgres_url, without_password};
 
+/// What stands for a secret in a preview.
+const HIDDEN: &str = "(hidden)";
+
 /// A destination as configured.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -111,9 +114,12 @@ pub trait Destination: Send + Sync + 'static {
     /// committed with its deduplication record happens once (C8), any other carries the same idempotency key each time.
     async fn apply(&self, row: &WorkRow) -> Effect;
 
-    /// What it would do with a row, for a person; it does nothing.
-    fn preview(&self, row: &WorkRow) -> String {
-        format!("takes the {} bytes of the body", row.body.len())
+    /// What it would do with a row, for a person, and with no secret; it does nothing.
+    ///
+    /// # Errors
+    /// Says why it would refuse the row.
+    fn preview(&self, row: &WorkRow) -> Result<String, String> {
+        Ok(format!("takes the {} bytes of the body", row.body.len()))
     }
 
     /// Looks, at the start of the program, whether the destination is as configured. One that cannot be reached now is no
@@ -198,11 +204,18 @@ fn shared<D: Destination>(opened: Result<D, String>) -> Result<Arc<dyn Destinati
 /// something there.
 ///
 /// # Errors
-/// As [`build`].
-pub fn preview(settings: &Settings, row: &WorkRow, tools: &Tools) -> Result<String, BuildError> {
-    match &settings.kind {
-        Kind::Sql { table, key, columns, .. } => Ok(sql::preview::preview(table, key, columns, &row.body)),
-        Kind::File(settings) => Ok(format!("appends a line to {}", settings.path.display())),
-        _ => Ok(build(settings.clone(), tools)?.preview(row)),
-    }
+/// Says why it could do nothing: as [`build`], or because it would refuse the row.
+pub fn preview(settings: &Settings, row: &WorkRow, tools: &Tools) -> Result<String, String> {
+    let Settings { name, kind } = settings;
+    let unusable = |reason| BuildError { name: name.clone(), reason }.to_string();
+    let told = match kind.clone() {
+        Kind::Sql { url, table, key, columns, create } => {
+            let mapping = Mapping { table, key, columns, create };
+            mapping.check().map_err(unusable)?;
+            sql::preview::preview(&url, &mapping, &row.body)
+        }
+        Kind::File(settings) => Ok(file::preview(&settings.path, row)),
+        _ => build(settings.clone(), tools).map_err(|error| error.to_string())?.preview(row),
+    };
+    told.map_err(|reason| format!("the row would be dead: {reason}"))
 }

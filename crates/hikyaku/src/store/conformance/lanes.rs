@@ -181,6 +181,7 @@ pub(crate) async fn case22_a_finish_of_a_lost_lane_changes_nothing(store: &dyn S
     record(store, vec![row("d", "k", 1)]).await;
     let left = claim_lane(store, "a", 0).await;
     let taken = claim_lane(store, "b", LEASE_SECONDS).await;
+    assert_eq!((left.is_takeover, taken.is_takeover), (false, true));
     let late = FinishLane { applied: Some(row("d", "k", 1).version), ..finish_lane_of(&left, "a", 31, done(&["d"])) };
     let wrong_owner = FinishLane { owner: "c".into(), claim: taken.claim, ..late.clone() };
     for lost in [late, wrong_owner] {
@@ -191,7 +192,8 @@ pub(crate) async fn case22_a_finish_of_a_lost_lane_changes_nothing(store: &dyn S
     let finish = finish_lane_of(&taken, "b", 40, Vec::new());
     assert_eq!(commit_lane(store, finish.clone()).await, APPLIED);
     assert_eq!(commit_lane(store, finish).await, FinishOutcome::LeaseLost);
-    assert_eq!(claim_lane(store, "b", 40).await.applied, None);
+    let again = claim_lane(store, "b", 40).await;
+    assert_eq!((again.applied, again.is_takeover), (None, false));
 }
 
 pub(crate) async fn a_lane_that_ended_never_gives_out_an_old_token(store: &dyn Store) {

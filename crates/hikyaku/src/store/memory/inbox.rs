@@ -114,7 +114,7 @@ impl Inbox {
     fn lease(&mut self, key: LaneKey, claim: &LaneClaim) -> Option<ClaimedLane> {
         self.claims += 1;
         let lane = self.lanes.get_mut(&key)?;
-        lane.leased = Some((claim.lease.owner.clone(), self.claims));
+        let before = lane.leased.replace((claim.lease.owner.clone(), self.claims));
         lane.due_at = claim.now.saturating_add(claim.lease.duration).unwrap_or(Timestamp::MAX);
         let first = lane.work.iter().take(claim.rows_each as usize);
         let rows = first.filter_map(|(_, delivery)| work_row(self.rows.get(&row_key(&key, delivery))?, &key.route));
@@ -126,6 +126,7 @@ impl Inbox {
             applied: self.applied.get(&key).map(|(version, _)| version.clone()),
             key,
             claim: self.claims,
+            is_takeover: before.is_some(),
             rows,
         })
     }

@@ -11,7 +11,7 @@ use crate::store::{
     WorkRow,
 };
 
-const DUE: &str = "SELECT provider, lane FROM lanes
+const DUE: &str = "SELECT provider, lane, owner IS NOT NULL FROM lanes
     WHERE organization = ?1 AND route = ?2 AND due_at <= ?3 ORDER BY due_at, provider, lane LIMIT ?4";
 const DUE_LATER: &str = "SELECT due_at FROM lanes
     WHERE organization = ?1 AND route = ?2 AND due_at > ?3 ORDER BY due_at LIMIT 1";
@@ -84,7 +84,8 @@ pub(super) fn find(db: &Connection, claim: &LaneClaim) -> Result<LaneClaims, Sto
         while let Some(row) = rows.next()? {
             let (organization, route) = (organization.clone(), route.clone());
             let key = LaneKey { organization, route, provider: row.get(0)?, lane: row.get(1)? };
-            found.lanes.push(ClaimedLane { key, claim: 0, applied: None, rows: Vec::new() });
+            let is_takeover = row.get(2)?;
+            found.lanes.push(ClaimedLane { key, claim: 0, is_takeover, applied: None, rows: Vec::new() });
         }
         let mut statement = db.prepare_cached(DUE_LATER)?;
         let mut rows = statement.query(params![organization.as_str(), route, now])?;

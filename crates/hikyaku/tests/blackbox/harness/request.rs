@@ -78,6 +78,7 @@ pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::R
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
     });
+    let length = if head.starts_with("GET ") { length.or(Some(0)) } else { length };
     let mut body = vec![0; length.ok_or_else(|| io::Error::other("no content-length"))?];
     stream.read_exact(&mut body).await?;
     Ok(Some((head, body)))

@@ -189,3 +189,26 @@ async fn one_that_does_not_end_is_killed_at_its_time_and_tried_again() {
     let effect = destination.unwrap().apply(&sale()).await;
     assert_eq!(effect, failed("the program did not end within 450ms and was killed".into()));
 }
+
+#[test]
+fn s19_a_preview_names_the_program_its_arguments_and_its_environment_and_no_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let program_path = folder.path().join("book");
+    fs::copy("/bin/sh", &program_path).unwrap();
+    let mut settings = program(program_path.to_str().unwrap(), &["--key", "a b"]);
+    settings.env = [("BOOKS_TOKEN".to_owned(), Secret::new("of the books"))].into();
+    settings.directory = Some(folder.path().to_owned());
+    let told = open(settings, LONG).unwrap().preview(&sale()).unwrap();
+    let expected = format!(
+        "runs {}\nargument \"--key\"\nargument \"a b\"\nin {}\nwith PATH, HOME, LANG as the server has them\n\
+         BOOKS_TOKEN=(hidden)\nHIKYAKU_DELIVERY=d1\nHIKYAKU_TYPE=sale.created\nHIKYAKU_KEY=T01|2026-11|1\n\
+         HIKYAKU_SOURCE=shop\nHIKYAKU_PROVIDER=receiptroller\nHIKYAKU_ORGANIZATION=acme\n\
+         HIKYAKU_TIMESTAMP=2026-11-30T09:15:00.250Z\nHIKYAKU_RECEIVED_AT=2026-11-30T09:15:01.250Z\nHIKYAKU_ATTEMPT=1\n\
+         and the 10 bytes of the body on its standard input",
+        program_path.display(),
+        folder.path().display()
+    );
+    assert_eq!(told, expected);
+    let nul = open(program("true", &[]), LONG).unwrap().preview(&row("d1", "sale.created", "a\0b", "{}"));
+    assert!(nul.unwrap_err().contains("NUL"));
+}

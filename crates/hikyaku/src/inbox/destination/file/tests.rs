@@ -191,3 +191,13 @@ async fn a_full_disk_is_said_as_that() {
         "{effect:?}"
     );
 }
+
+#[test]
+fn a_preview_is_the_line_and_opens_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.jsonl");
+    let row = row("d1", "sale.created", "T|1", "{\"bizId\": 29383937493038367292}\n");
+    let written = String::from_utf8(line(&row)).unwrap();
+    assert_eq!(preview(&path, &row), format!("appends to {}:\n{}", path.display(), written.trim_end()));
+    assert!(written.contains("29383937493038367292") && !path.exists());
+}

@@ -149,6 +149,8 @@ async fn standard_webhooks_and_headers_of_the_operators_own() {
     let url = Url::parse("http://127.0.0.1:9/hook").unwrap();
     let settings = HttpSettings { url, secret: Some(secret.clone()), scheme: Scheme::StandardWebhooks, headers };
     let http = build(Settings { name: "app".into(), kind: Kind::Http(settings) }, &tools).unwrap();
+    let told = http.preview(&row("d1", b"{}")).unwrap();
+    assert!(told.contains("authorization: (hidden)\n") && told.contains("idempotency-key: shop:d1\n"), "S19: {told}");
     for _ in 0..2 {
         http.apply(&row("d1", b"{\"a\": 1}")).await;
     }

@@ -111,6 +111,14 @@ impl Destination for SlackDestination {
         let response = self.tools.transport.post(self.request(&text)).await;
         self.effect(&response)
     }
+
+    fn preview(&self, row: &WorkRow) -> Result<String, String> {
+        let text = self.message.render(row)?;
+        if text.is_empty() {
+            return Ok("the template gives no text; nothing would be sent".to_owned());
+        }
+        Ok(format!("posts through the incoming webhook at {}:\n{text}", self.url.origin().ascii_serialization()))
+    }
 }
 
 fn failed(error: String) -> Effect {

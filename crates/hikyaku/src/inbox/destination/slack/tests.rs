@@ -142,3 +142,14 @@ fn s19_the_url_is_said_nowhere() {
         assert!(said.starts_with("destination \"chat\": its url ") && !said.contains("sesame"), "{said}");
     }
 }
+
+#[test]
+fn s19_a_preview_is_the_text_and_not_the_url() {
+    let preview = |template: &str| open(template, Scripted::new(|_| answered(200, "ok"))).preview(&sale("d1"));
+    assert_eq!(
+        preview("*{{ data.id }}*\n").unwrap(),
+        "posts through the incoming webhook at https://hooks.slack.example:\n*&lt;k&gt;*"
+    );
+    assert_eq!(preview(" ").unwrap(), "the template gives no text; nothing would be sent");
+    assert!(preview("{{ data.id / 2 }}").unwrap_err().contains("line 1"));
+}

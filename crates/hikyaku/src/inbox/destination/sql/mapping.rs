@@ -25,7 +25,7 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// Says what no table could fit.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let Self { table, key, columns, .. } = self;
         if table.to_ascii_lowercase().starts_with(OWN_PREFIX) {
             return Err(format!("table {table:?}: names that begin with {OWN_PREFIX:?} are our own"));

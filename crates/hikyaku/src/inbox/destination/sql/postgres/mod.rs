@@ -16,7 +16,7 @@ use hikyaku_core::ordering::{Rank, Verdict, Version, judge};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Transaction};
 
-use super::mapping::Mapping;
+use super::mapping::{Mapping, quote};
 use super::{BEFORE, EFFECTS_PER_PRUNING, MAX_PRUNED_ROWS, NEWER_IS_THERE, PROCESSED_KEPT};
 use crate::inbox::destination::{Destination, Effect, Tools};
 use crate::store::WorkRow;
@@ -24,7 +24,7 @@ use failure::{described, effect_of};
 use session::{OpenError, Pool, Session};
 use table::Table;
 pub(crate) use url::{check_url, is_url, without_password};
-use value::AsText;
+use value::{AsText, plain_text};
 
 /// How long a start waits for a database, which may be down.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -79,6 +79,18 @@ impl Destination for PostgresDestination {
         lent.give_back();
         effect
     }
+}
+
+/// The statement that a body would bring, and its values as they are sent: as text, which each column reads as its type says.
+/// What a column's type makes of its value is known only to the database; one of JSON gets a text with its quotes.
+pub(in crate::inbox::destination::sql) fn preview(mapping: &Mapping, body: &[u8]) -> String {
+    let value = |(number, (name, pointer)): (usize, (&String, &String))| {
+        let text = plain_text(body, pointer)
+            .map_or_else(|| "NULL".to_owned(), |text| format!("'{}'", text.replace('\'', "''")));
+        format!("\n${} = {text}, read as the type of {}", number + 1, quote(name))
+    };
+    let values: String = mapping.columns.iter().enumerate().map(value).collect();
+    format!("{}{values}", table::upsert_statement(mapping, &[]))
 }
 
 /// Whatever is not an `Ok(Done)` leaves nothing behind: a transaction that is dropped is rolled back, by us or, if the

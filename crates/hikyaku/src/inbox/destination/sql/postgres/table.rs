@@ -230,9 +230,9 @@ fn version_statement(mapping: &Mapping) -> String {
 }
 
 /// The key stays as the row has it, so that the row's history is found again under any spelling of it.
-fn upsert_statement(mapping: &Mapping, columns: &[Column]) -> String {
+pub(super) fn upsert_statement(mapping: &Mapping, columns: &[Column]) -> String {
     let (table, key) = (quote(&mapping.table), quote(&mapping.key));
-    let marks: Vec<_> = (1..=columns.len()).map(|number| format!("${number}")).collect();
+    let marks: Vec<_> = (1..=mapping.columns.len()).map(|number| format!("${number}")).collect();
     let others = mapping.columns.keys().filter(|name| **name != mapping.key);
     let sets = others.map(|name| format!("{0} = excluded.{0}", quote(name)));
     let sets: Vec<_> = std::iter::once(format!("{key} = {table}.{key}")).chain(sets).collect();

@@ -92,6 +92,12 @@ impl Holds {
     }
 }
 
+/// The value at `pointer` in a body as a column of text gets it, `None` for NULL.
+pub(super) fn plain_text(body: &[u8], pointer: &str) -> Option<String> {
+    let json = json::pointer(body, pointer).map(|value| value.get()).filter(|json| *json != "null");
+    json.and_then(|json| Holds::Text.text_of(json))
+}
+
 fn kind_of(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'"') => "another text",
