@@ -99,8 +99,8 @@ fn v4_of(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))
 }
 
-/// Metadata services, some of them on addresses that are otherwise public (S7).
-fn is_metadata(address: IpAddr) -> bool {
+/// Whether it is a cloud's metadata service; some of them are on addresses that are otherwise public (S7).
+pub fn is_metadata(address: IpAddr) -> bool {
     const V4: [Ipv4Addr; 5] = [
         Ipv4Addr::new(169, 254, 169, 254), // AWS, Google, Azure, DigitalOcean, Oracle and others
         Ipv4Addr::new(169, 254, 170, 2),   // AWS ECS credentials

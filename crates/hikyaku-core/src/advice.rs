@@ -62,18 +62,24 @@ fn of_failure(kind: FailureKind, webhook: &Webhook) -> String {
              and that no firewall is in between."
         ),
         FailureKind::Tls => format!(
-            "The server's certificate must be in date, name {host}, come from an authority that the sender's machine \
-             trusts, and be sent together with its intermediate certificates: most browsers find a missing one by \
-             themselves, this sender does not."
+            "The error says which it is. The certificate must be in date, be one for servers, name {host}, come from an \
+             authority that the sender's machine trusts, and be sent together with its intermediate certificates: most \
+             browsers find a missing one by themselves, this sender does not. The server must take TLS 1.2 or 1.3 on \
+             port {port}, and ask for no client certificate; if it speaks no TLS there, correct the URL's port."
+        ),
+        FailureKind::Reset if url.scheme() == "http" => format!(
+            "The connection broke after it was made. If port {port} speaks TLS, let the URL begin with https. Else look \
+             for a crash in the endpoint's log, and for a proxy or a firewall that cuts connections."
         ),
         FailureKind::Reset => {
             "The connection broke after it was made: look for a crash in the endpoint's log, and for \
                                a proxy or a firewall that cuts connections."
                 .to_owned()
         }
-        FailureKind::Protocol => {
-            format!("Check that {host} speaks HTTP/1.1 on port {port}, and that the URL says https where it means it.")
-        }
+        FailureKind::Protocol => format!(
+            "Check that {host} speaks HTTP/1.1 on port {port}, that the URL says https where it means it, and that the \
+             answer's headers are of ordinary size."
+        ),
         FailureKind::TargetRefused => "Use a URL that leads to a public address over https on port 443, or ask the \
                                        operator of the sender to allow this address in sender.targets."
             .to_owned(),

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::delivery::{DeliveryState, Outcome};
 use crate::event::EventType;
-use crate::operational::is_operational;
 use crate::timestamp;
 use crate::webhook::{Off, OffReason, Webhook};
 
@@ -15,8 +14,10 @@ use crate::webhook::{Off, OffReason, Webhook};
 pub struct Situation<'a> {
     /// The event's type.
     pub event_type: &'a EventType,
-    /// The event's timestamp (R20).
-    pub event_at: Timestamp,
+    /// When it was published. Its timestamp (R20) may be any.
+    pub published_at: Timestamp,
+    /// Whether it is an operational event about this very webhook.
+    pub is_about_it: bool,
     /// The webhook, unless it is unknown or has been removed.
     pub webhook: Option<&'a Webhook>,
     /// The delivery, if the event ever was for this webhook.
@@ -38,6 +39,8 @@ pub struct Delivery<'a> {
     pub reason: &'a str,
     /// What the attempts of the present run came to, in their order.
     pub outcomes: &'a [Outcome],
+    /// The run before the present one that was delivered, if one was, and the answer's status.
+    pub delivered_before: Option<(u32, u16)>,
 }
 
 /// The answer for programs. The words stay as they are.
@@ -48,7 +51,9 @@ pub enum Code {
     UnknownWebhook,
     /// The webhook does not want events of this type.
     NotSubscribed,
-    /// The webhook is younger than the event.
+    /// The event is news of the webhook itself, which it never gets.
+    AboutItself,
+    /// The webhook was created after the event's publish.
     CreatedLater,
     /// The webhook wants such events now, but did not when this one was published.
     SubscribedLater,
@@ -82,7 +87,10 @@ pub struct Explanation {
 /// Explains why the webhook got the event, or did not.
 pub fn explain(situation: &Situation<'_>) -> Explanation {
     let (code, sentence) = match (&situation.delivery, situation.webhook) {
-        (Some(delivery), webhook) => of_delivery(delivery, webhook),
+        (Some(delivery), webhook) => {
+            let (code, sentence) = of_delivery(delivery, webhook);
+            after_an_earlier_run(delivery, code, sentence)
+        }
         (None, None) => (
             Code::UnknownWebhook,
             "The organization has no such webhook: it was removed, or the id is mistyped.".to_owned(),
@@ -90,6 +98,20 @@ pub fn explain(situation: &Situation<'_>) -> Explanation {
         (None, Some(webhook)) => of_nothing(situation, webhook),
     };
     Explanation { code, sentence }
+}
+
+/// What a run has delivered the webhook has, whatever became of a later one.
+fn after_an_earlier_run(delivery: &Delivery<'_>, code: Code, sentence: String) -> (Code, String) {
+    let Some((run, status)) = delivery.delivered_before else { return (code, sentence) };
+    let had = format!("It was delivered in run {run}, with the answer {status}.");
+    match code {
+        Code::Exhausted => {
+            let failed = attempts_failed(delivery.outcomes);
+            (Code::Delivered, format!("{had} It was sent again since, and {failed}."))
+        }
+        Code::Delivered => (code, sentence),
+        _ => (code, format!("{had} It was to be sent again since: {sentence}")),
+    }
 }
 
 fn of_delivery(delivery: &Delivery<'_>, webhook: Option<&Webhook>) -> (Code, String) {
@@ -108,20 +130,41 @@ fn of_delivery(delivery: &Delivery<'_>, webhook: Option<&Webhook>) -> (Code, Str
             let status = delivery.outcomes.last().map_or(0, |outcome| outcome.http_status());
             (Code::Delivered, format!("It was delivered at attempt {ended}, with the answer {status}."))
         }
-        DeliveryState::Exhausted => (
-            Code::Exhausted,
-            format!(
-                "All {ended} attempts failed ({}). Mend the endpoint, then resend the delivery or recover the webhook.",
-                listed(delivery.outcomes)
-            ),
-        ),
+        DeliveryState::Exhausted => (Code::Exhausted, exhausted(delivery.outcomes)),
         DeliveryState::Held => {
-            let off = webhook.and_then(|webhook| webhook.off.as_ref());
-            let why =
-                off.map_or_else(|| "is being released".to_owned(), |off| format!("the webhook is {}", being_off(off)));
-            (Code::Held, format!("It is held: {why}. What is held is sent when the webhook is switched on."))
+            let sentence = match webhook.and_then(|webhook| webhook.off.as_ref()) {
+                Some(off) => format!(
+                    "It is held: the webhook is {}. What is held is sent when the webhook is switched on.",
+                    being_off(off)
+                ),
+                None => {
+                    "It was held and the webhook is on: its turn in the release comes by itself. If the release was \
+                         cancelled, set \"active\": true once more, or resend this event."
+                        .to_owned()
+                }
+            };
+            (Code::Held, sentence)
         }
         DeliveryState::Cancelled => (Code::Cancelled, cancelled(delivery)),
+    }
+}
+
+fn exhausted(outcomes: &[Outcome]) -> String {
+    let failed = attempts_failed(outcomes);
+    let what = "resend the delivery or recover the webhook";
+    if outcomes.iter().all(|outcome| outcome.spoiled_by_us()) {
+        // Nothing is known against the endpoint, which may even have got it.
+        format!("It may not have arrived: {failed}, by no fault of the endpoint's. To send it once more, {what}.")
+    } else {
+        format!("It did not arrive: {failed}. Mend the endpoint, then {what}.")
+    }
+}
+
+/// "all 4 attempts failed (500, timeout, …)".
+fn attempts_failed(outcomes: &[Outcome]) -> String {
+    match outcomes {
+        [_] => format!("the only attempt failed ({})", listed(outcomes)),
+        _ => format!("all {} attempts failed ({})", outcomes.len(), listed(outcomes)),
     }
 }
 
@@ -158,14 +201,17 @@ fn of_nothing(situation: &Situation<'_>, webhook: &Webhook) -> (Code, String) {
             );
             (Code::NotSubscribed, sentence)
         }
-        (None, _) if webhook.created_at > situation.event_at => {
-            let created = timestamp::format(webhook.created_at);
-            (Code::CreatedLater, format!("The webhook was created at {created}, after the event. {resend}"))
-        }
-        (None, _) if is_operational(situation.event_type.as_str()) => {
+        (None, _) if situation.is_about_it => {
             let sentence =
-                "A webhook gets no operational event about itself, nor one from before it subscribed to them.";
-            (Code::SubscribedLater, sentence.to_owned())
+                "It tells of this webhook itself, and no webhook gets news of itself. Others that subscribe to it did.";
+            (Code::AboutItself, sentence.to_owned())
+        }
+        (None, _) if webhook.created_at > situation.published_at => {
+            let created = timestamp::format(webhook.created_at);
+            (
+                Code::CreatedLater,
+                format!("The webhook was created at {created}, after the event was published. {resend}"),
+            )
         }
         (None, _) => {
             let sentence = format!("When it was published, the webhook did not subscribe to its type. {resend}");
@@ -189,9 +235,14 @@ fn being_off(off: &Off) -> String {
 fn so_far(outcomes: &[Outcome]) -> String {
     match outcomes.len() {
         0 => String::new(),
-        1 => format!("; 1 attempt failed before it ({})", listed(outcomes)),
-        many => format!("; {many} attempts failed before it ({})", listed(outcomes)),
+        1 => format!("; 1 attempt {} before it ({})", ended(outcomes), listed(outcomes)),
+        many => format!("; {many} attempts {} before it ({})", ended(outcomes), listed(outcomes)),
     }
+}
+
+/// A success may be among the attempts of a delivery that was cancelled.
+fn ended(outcomes: &[Outcome]) -> &'static str {
+    if outcomes.iter().any(|outcome| outcome.is_success()) { "ended" } else { "failed" }
 }
 
 fn listed(outcomes: &[Outcome]) -> String {

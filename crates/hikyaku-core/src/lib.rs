@@ -20,6 +20,8 @@ pub mod envelope;
 pub mod event;
 #[cfg(feature = "sender")]
 pub mod explain;
+#[cfg(feature = "sender")]
+pub mod gap;
 pub mod ids;
 pub mod json;
 #[cfg(feature = "sender")]

@@ -2,7 +2,7 @@
 //! subscribes to them by their names or prefixes, never by `*`, and gets none about itself.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::delivery::Outcome;
@@ -17,6 +17,21 @@ const PREFIXES: [&str; 2] = ["webhook.", "delivery."];
 /// Whether only the sender itself makes events of this type.
 pub fn is_operational(event_type: &str) -> bool {
     PREFIXES.iter().any(|prefix| event_type.starts_with(prefix))
+}
+
+/// The webhook that an operational event is about; `None` of any other event.
+pub fn about(event_type: &str, body: &[u8]) -> Option<WebhookId> {
+    #[derive(Deserialize)]
+    struct Body {
+        data: About,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct About {
+        webhook_id: String,
+    }
+    let body: Body = is_operational(event_type).then(|| serde_json::from_slice(body).ok()).flatten()?;
+    WebhookId::parse(&body.data.webhook_id).ok()
 }
 
 /// The type of the event that a test delivery carries.
@@ -149,6 +164,67 @@ impl Notice<'_> {
     }
 }
 
+/// A provider switched off the webhook that it sends to a source of the inbox (T4).
+#[derive(Debug, Clone)]
+pub struct SourceDisabled<'a> {
+    /// The source.
+    pub source: &'a str,
+    /// The reconciliation that noticed.
+    pub reconcile: &'a str,
+    /// The webhook's id at the provider.
+    pub webhook: &'a str,
+    /// When it was last seen to be on.
+    pub active_at: Option<Timestamp>,
+    /// Whether it was switched on again.
+    pub is_reenabled: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SourceData<'a> {
+    source: &'a str,
+    reconcile: &'a str,
+    provider_webhook_id: &'a str,
+    at: String,
+    active_at: Option<String>,
+    is_reenabled: bool,
+    detail: &'static str,
+}
+
+impl SourceDisabled<'_> {
+    /// The event's type.
+    pub fn event_type() -> EventType {
+        known("webhook.source_disabled")
+    }
+
+    /// The event's id: the same however often the same is noticed, so that it is told once. One that was never seen to be on
+    /// is told once a day.
+    pub fn event_id(&self, at: Timestamp) -> String {
+        let since = self.active_at.map_or_else(|| at.as_second().div_euclid(24 * 3600), Timestamp::as_millisecond);
+        let named = format!("{}\n{}\n{}\n{since}", self.source, self.reconcile, self.webhook);
+        let digest = ring::digest::digest(&ring::digest::SHA256, named.as_bytes());
+        format!("source-disabled-{}", data_encoding::HEXLOWER.encode(&digest.as_ref()[..16]))
+    }
+
+    /// The event's `data`, as of `at` by the wall clock.
+    pub fn data(&self, at: Timestamp) -> Box<RawValue> {
+        raw(&SourceData {
+            source: self.source,
+            reconcile: self.reconcile,
+            provider_webhook_id: self.webhook,
+            at: timestamp::format(at),
+            active_at: self.active_at.map(timestamp::format),
+            is_reenabled: self.is_reenabled,
+            detail: match self.is_reenabled {
+                true => {
+                    "The provider had switched off the webhook that sends to this source; it was switched on again."
+                }
+                false => "The provider has switched off the webhook that sends to this source: nothing comes any more.",
+            },
+        })
+    }
+}
+
 impl<'a> Exhausted<'a> {
     fn data(&self) -> ExhaustedData<'a> {
         let error_kind = match self.outcome {
@@ -207,6 +283,33 @@ mod tests {
             let written = data(&notice);
             assert!(written.starts_with(&format!("{start}{expected}")), "{written}");
         }
+    }
+
+    #[test]
+    fn t4_a_source_that_was_switched_off_is_told_once() {
+        let mut seen = SourceDisabled {
+            source: "shop",
+            reconcile: "sales",
+            webhook: "wh-1",
+            active_at: Some(Timestamp::UNIX_EPOCH),
+            is_reenabled: false,
+        };
+        let later = Timestamp::from_second(100_000).unwrap();
+        let id = seen.event_id(Timestamp::UNIX_EPOCH);
+        assert!(is_operational(SourceDisabled::event_type().as_str()));
+        assert_eq!(id, seen.event_id(later));
+        assert!(seen.data(later).get().contains(r#""providerWebhookId":"wh-1","at":"1970-01-02T03:46:40.000Z""#));
+        seen.active_at = Some(later);
+        assert_ne!(id, seen.event_id(later));
+        assert!(EventId::parse(id).is_ok());
+    }
+
+    #[test]
+    fn an_operational_event_tells_which_webhook_it_is_about_and_no_other_does() {
+        let body = format!(r#"{{"id":"e","type":"t.t","data":{}}}"#, data(&Notice::Enabled));
+        assert_eq!(about("webhook.enabled", body.as_bytes()), WebhookId::parse("wh_1").ok());
+        assert_eq!(about("sale.created", body.as_bytes()), None);
+        assert_eq!(about("webhook.enabled", b"{}"), None);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::webhook::seconds;
 
 /// Most delays a schedule may have.
 pub const MAX_RETRY_DELAYS: usize = 20;
+/// Shortest single delay that can be set: with none at all, a failing endpoint gets its attempts as one volley.
+pub const MIN_RETRY_DELAY: Duration = Duration::from_millis(1);
 /// Longest single delay: a week. Longer than that nobody waits for a webhook, and sums stay far from overflow.
 pub const MAX_RETRY_DELAY: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -49,7 +51,7 @@ pub enum InvalidSchedule {
     #[error("has a delay of {0:?}; at most a week is allowed")]
     TooLong(Duration),
     /// One is negative, or no number of seconds that anybody could wait.
-    #[error("has the delay {0}, which is no length of time")]
+    #[error("has the delay {0}, which is no length of time to the millisecond")]
     NotALength(String),
 }
 
@@ -70,6 +72,11 @@ impl RetrySchedule {
             Some(delay) => Err(InvalidSchedule::TooLong(*delay)),
             None => Ok(Self(delays)),
         }
+    }
+
+    /// The shortest of the delays; `None` where there are none.
+    pub fn shortest(&self) -> Option<Duration> {
+        self.0.iter().min().copied()
     }
 
     /// Attempts a delivery gets at most: one more than there are delays (R7).

@@ -75,6 +75,15 @@ mod tests {
     }
 
     #[test]
+    fn the_last_instants_are_as_documented() {
+        let last = "9999-12-30T22:00:00.999Z";
+        assert_eq!(parse(last).map(format).as_deref(), Some(last));
+        assert_eq!(parse("9999-12-31T00:00:00Z"), None);
+        assert_eq!(parse("99999999999").map(format).as_deref(), Some("5138-11-16T09:46:39.000Z"));
+        assert_eq!(parse("100000000000").map(format).as_deref(), Some("1973-03-03T09:46:40.000Z"));
+    }
+
+    #[test]
     fn we_write_milliseconds_always() {
         assert_eq!(format(Timestamp::UNIX_EPOCH), "1970-01-01T00:00:00.000Z");
     }

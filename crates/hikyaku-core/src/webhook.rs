@@ -45,7 +45,7 @@ pub enum InvalidUrl {
     #[error("has the scheme {0:?}; only https (and http where the configuration allows it) can be delivered to")]
     Scheme(String),
     /// It has a user name or password.
-    #[error("carries a user name or password; they would end up in logs, so put a token into the path or a header")]
+    #[error("carries a user name or password; they would end up in logs; a token belongs into a header")]
     Credentials,
     /// It has a fragment.
     #[error("has a fragment (#…), which is never sent to a server; remove it")]
@@ -213,7 +213,8 @@ impl Webhook {
         [&self.secret].into_iter().chain(self.good_previous(now).map(|previous| &previous.secret))
     }
 
-    fn good_previous(&self, now: Timestamp) -> Option<&PreviousSecret> {
+    /// The previous secret, while it is good.
+    pub fn good_previous(&self, now: Timestamp) -> Option<&PreviousSecret> {
         self.previous_secret.as_ref().filter(|previous| now < previous.until)
     }
 

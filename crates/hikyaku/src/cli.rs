@@ -10,6 +10,7 @@ mod failure;
 mod inbox;
 mod intervene;
 mod output;
+mod reconcile;
 mod recover;
 mod sandbox;
 mod server;
@@ -68,6 +69,8 @@ enum Command {
     Explain(explain::Explain),
     /// Look at what was received, and see to what ended badly
     Inbox(inbox::Inbox),
+    /// Compare what was received with the provider's list, and get what is missing
+    Reconcile(reconcile::Reconcile),
     /// Check a delivery's signature, from files
     Verify(verify::Verify),
     /// Play the provider, its weaknesses included, against any receiver
@@ -154,6 +157,7 @@ impl Cli {
             Command::Deliveries(deliveries) => deliveries.run(),
             Command::Explain(explain) => explain.run(),
             Command::Inbox(inbox) => inbox.run(),
+            Command::Reconcile(reconcile) => reconcile.run(),
             Command::Verify(verify) => verify.run(),
             Command::Sandbox(sandbox) => sandbox.run(),
             Command::Check(check) => check.run(),

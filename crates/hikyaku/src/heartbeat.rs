@@ -19,6 +19,9 @@ use crate::store::{Beat, Outage, SharedStore, StoreError};
 /// From one sign of life to the next, and so how exactly the beginning of an outage is known after a crash.
 pub const BEAT_EVERY: Duration = Duration::from_secs(30);
 
+/// By how much clocks may differ without harm: one that is kept right is seldom off by a second.
+const MAX_CLOCK_ERROR: Duration = Duration::from_secs(60);
+
 /// When an absence counts as an outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -65,7 +68,7 @@ impl Heartbeat {
         let outage = match absent {
             // As nearly always: there is nothing to look back on.
             Some(absent) if absent <= self.settings.outage_after => None,
-            _ => self.store.last_beat().await?.and_then(|before| outage(before, at, absent, self.settings)),
+            _ => self.look_back(at, absent).await?,
         };
         self.store.beat(Beat { at, outage }).await?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(schedule);
@@ -78,6 +81,21 @@ impl Heartbeat {
             );
         }
         Ok(outage)
+    }
+
+    /// The outage between the last sign of life and `at`. The first look of a process also sees whether the clock stands
+    /// before what another has written: due times are of that clock.
+    async fn look_back(&self, at: Timestamp, absent: Option<Duration>) -> Result<Option<Outage>, StoreError> {
+        let Some(before) = self.store.last_beat().await? else { return Ok(None) };
+        if let Some(back) = set_back(before, at).filter(|_| absent.is_none()) {
+            tracing::warn!(
+                last = timestamp::format(before),
+                seconds = back.as_secs(),
+                "the clock stands before the store's last sign of life: what waits will be late by so much; stop, set the \
+                 clock right and start again"
+            );
+        }
+        Ok(outage(before, at, absent, self.settings))
     }
 
     /// Gives signs of life until `stop`, and a last one then.
@@ -99,6 +117,12 @@ impl Heartbeat {
 fn time_of_beat(now: Timestamp, schedule: Timestamp) -> Timestamp {
     let at = now.max(schedule);
     Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
+}
+
+/// By how much the clock was set back since the last sign of life, if by more than clocks differ among themselves.
+fn set_back(before: Timestamp, now: Timestamp) -> Option<Duration> {
+    let back = Duration::try_from(before.duration_since(now)).ok()?;
+    (back > MAX_CLOCK_ERROR).then_some(back)
 }
 
 /// The outage between two signs of life. `absent` is how long this process knows that it gave none: a clock that was set

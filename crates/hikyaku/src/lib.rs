@@ -13,6 +13,8 @@ pub mod http;
 pub mod inbox;
 pub mod log;
 pub mod outbound;
+pub mod provider_api;
+pub mod reconcile;
 pub mod retention;
 pub mod sandbox;
 pub mod sender;

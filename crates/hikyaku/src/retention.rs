@@ -107,8 +107,23 @@ impl Retention {
                     tracing::warn!(%error, "old rows could not be dropped; it is tried again in a minute");
                 }
             }
+            self.forget_secrets(&stop).await;
             if stop.run_until_cancelled(sleep(ROUND_PAUSE)).await.is_none() {
                 return;
+            }
+        }
+    }
+
+    /// Forgets the webhooks' secrets whose overlap has ended (S15).
+    async fn forget_secrets(&self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            match self.store.forget_secrets(self.clock.now(), MAX_STEP_ROWS).await {
+                Ok(forgotten) if forgotten == MAX_STEP_ROWS => {}
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "secrets whose overlap has ended could not be forgotten; it is tried again in a minute");
+                    return;
+                }
             }
         }
     }

@@ -17,7 +17,7 @@ const LONG_FILES: [(&str, &str); 1] =
     [("crates/hikyaku/src/store/model.rs", "one thing: the data that goes through the store's trait, with its docs")];
 
 /// What each module of the program may import from its own crate. The arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("client", &[]),
     ("clock", &[]),
     ("file", &[]),
@@ -25,18 +25,33 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("store", &["clock", "file"]),
     ("trace", &["clock", "outbound"]),
     ("sender", &["clock", "outbound", "store", "trace"]),
-    ("inbox", &["clock", "file", "outbound", "store", "trace"]),
+    ("provider_api", &["clock", "outbound"]),
+    ("inbox", &["clock", "file", "outbound", "provider_api", "store", "trace"]),
+    ("reconcile", &["clock", "outbound", "provider_api", "store"]),
     ("retention", &["clock", "store"]),
     ("heartbeat", &["clock", "store"]),
-    ("http", &["clock", "inbox", "outbound", "sender", "store", "trace"]),
-    ("config", &["clock", "heartbeat", "inbox", "retention", "sender", "store", "trace"]),
+    ("http", &["clock", "inbox", "outbound", "reconcile", "sender", "store", "trace"]),
+    ("config", &["clock", "heartbeat", "inbox", "provider_api", "reconcile", "retention", "sender", "store", "trace"]),
     (
         "app",
-        &["clock", "config", "heartbeat", "http", "inbox", "log", "outbound", "retention", "sender", "store", "trace"],
+        &[
+            "clock",
+            "config",
+            "heartbeat",
+            "http",
+            "inbox",
+            "log",
+            "outbound",
+            "reconcile",
+            "retention",
+            "sender",
+            "store",
+            "trace",
+        ],
     ),
     ("sandbox", &["clock", "log", "outbound"]),
     ("check", &["client", "clock", "outbound", "sandbox"]),
-    ("demo", &["app", "client", "clock", "config", "log"]),
+    ("demo", &["app", "client", "clock", "config", "log", "sandbox"]),
 ];
 
 /// What the rules may not know of.
@@ -223,6 +238,19 @@ fn both_readmes_say_the_same() {
     assert_eq!(outline("README.md"), outline("README.ja.md"), "headings, code blocks and tables in their order");
 }
 
+/// Everything that the API takes is JSON and has to say so; the providers' door takes what comes.
+#[test]
+fn commands_in_the_documents_say_what_they_send() {
+    let mut complaints = Vec::new();
+    for path in files(&root(), ".md") {
+        let text = fs::read_to_string(&path).unwrap().replace("\\\n", " ");
+        let sends = |line: &&str| line.contains("curl ") && line.contains(" -d ") && !line.contains("/in/");
+        let silent = text.lines().filter(sends).filter(|line| !line.contains("content-type") && !line.contains("$J"));
+        complaints.extend(silent.map(|line| format!("{}: no content type in {line}", relative(&path))));
+    }
+    assert_none(complaints);
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut complaints = Vec::new();
@@ -251,10 +279,25 @@ fn every_problem_setting_and_metric_is_documented() {
 
     let takes = [".get(\"", ".require(\"", ".list(\"", ".table(\"", ".tables(\"", ".texts(\"", "pause(\""];
     let settings =
-        ["config/read.rs", "config/fetch.rs", "config/destination.rs", "config/source.rs"].map(read).concat();
+        ["config/read.rs", "config/fetch.rs", "config/destination.rs", "config/source.rs", "config/reconcile.rs"]
+            .map(read)
+            .concat();
     let settings = takes.iter().flat_map(|take| settings.split(take).skip(1)).filter_map(|rest| rest.split('"').next());
-    let tables =
-        ["api", "sender", "targets", "inbox", "log", "retention", "tracing", "source", "fetch", "destination", "route"];
+    let tables = [
+        "api",
+        "sender",
+        "targets",
+        "inbox",
+        "log",
+        "retention",
+        "tracing",
+        "source",
+        "fetch",
+        "destination",
+        "route",
+        "reconcile",
+        "watch",
+    ];
     let form = |key: &str| if tables.contains(&key) { format!("{key}]") } else { format!("| `{key}` |") };
     assert_documented("docs/configuration.md", settings.map(form).collect());
 

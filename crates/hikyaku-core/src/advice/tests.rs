@@ -46,6 +46,15 @@ fn every_failure_has_its_own_advice() {
 }
 
 #[test]
+fn a_reset_without_tls_may_mean_that_the_port_speaks_it() {
+    let plain =
+        Webhook { url: WebhookUrl::parse("http://shop.example:8443/").unwrap(), ..webhook(Scheme::ReceiptRoller) };
+    let outcome = Outcome::Failed(FailureKind::Reset);
+    let advice = advice(&Tested { webhook: &plain, outcome, location: None, content_type: None });
+    assert!(advice.contains("If port 8443 speaks TLS, let the URL begin with https"), "{advice}");
+}
+
+#[test]
 fn a_status_says_what_to_look_at() {
     for (status, part) in [
         (200, "nothing to do"),

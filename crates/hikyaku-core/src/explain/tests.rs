@@ -36,11 +36,18 @@ fn exhausted() -> Off {
 /// Explains an event of the type `sale.created` from second 100.
 fn why(webhook: Option<&Webhook>, delivery: Option<Delivery<'_>>, missed: Option<&Off>) -> Explanation {
     let event_type = EventType::parse("sale.created").unwrap();
-    explain(&Situation { event_type: &event_type, event_at: at(100), webhook, delivery, missed })
+    explain(&Situation {
+        event_type: &event_type,
+        published_at: at(100),
+        is_about_it: false,
+        webhook,
+        delivery,
+        missed,
+    })
 }
 
 fn delivery(state: DeliveryState, outcomes: &[Outcome]) -> Delivery<'_> {
-    Delivery { state, in_flight: false, next_attempt_at: None, reason: "", outcomes }
+    Delivery { state, in_flight: false, next_attempt_at: None, reason: "", outcomes, delivered_before: None }
 }
 
 #[test]
@@ -101,13 +108,46 @@ fn a_delivery_is_explained_in_each_of_its_states() {
         (
             delivery(DeliveryState::Exhausted, &four),
             Code::Exhausted,
-            "All 4 attempts failed (500, timeout, 503, 404). Mend the endpoint, then resend the delivery or recover the \
+            "It did not arrive: all 4 attempts failed (500, timeout, 503, 404). Mend the endpoint, then resend the \
+             delivery or recover the webhook.",
+        ),
+        (
+            delivery(DeliveryState::Exhausted, &failures[..1]),
+            Code::Exhausted,
+            "It did not arrive: the only attempt failed (500). Mend the endpoint, then resend the delivery or recover the \
              webhook.",
+        ),
+        (
+            delivery(DeliveryState::Exhausted, &[Outcome::Failed(FailureKind::Interrupted)]),
+            Code::Exhausted,
+            "It may not have arrived: the only attempt failed (interrupted), by no fault of the endpoint's. To send it \
+             once more, resend the delivery or recover the webhook.",
+        ),
+        (
+            Delivery { delivered_before: Some((1, 204)), ..delivery(DeliveryState::Exhausted, &failures) },
+            Code::Delivered,
+            "It was delivered in run 1, with the answer 204. It was sent again since, and all 3 attempts failed (500, \
+             503, 404).",
+        ),
+        (
+            Delivery { delivered_before: Some((1, 204)), ..delivery(DeliveryState::Waiting, &[]) },
+            Code::Waiting,
+            "It was delivered in run 1, with the answer 204. It was to be sent again since: Attempt 1 is due now.",
+        ),
+        (
+            Delivery { delivered_before: Some((1, 204)), ..delivery(DeliveryState::Delivered, &success) },
+            Code::Delivered,
+            "It was delivered at attempt 2, with the answer 204.",
         ),
         (
             removed,
             Code::Cancelled,
             "It was cancelled because the webhook was removed; 2 attempts failed before it (500, 503).",
+        ),
+        (
+            Delivery { reason: "webhookDeleted", ..delivery(DeliveryState::Cancelled, &success[1..]) },
+            Code::Cancelled,
+            "It was cancelled because the webhook was removed; 1 attempt ended before it (204).",
         ),
     ];
     for (delivery, code, sentence) in cases {
@@ -117,13 +157,29 @@ fn a_delivery_is_explained_in_each_of_its_states() {
 }
 
 #[test]
+fn news_of_the_webhook_itself_has_a_code_of_its_own() {
+    let (event_type, webhook) = (EventType::parse("webhook.disabled").unwrap(), webhook("webhook.*", 0, None));
+    let situation = Situation {
+        event_type: &event_type,
+        published_at: at(100),
+        is_about_it: true,
+        webhook: Some(&webhook),
+        delivery: None,
+        missed: None,
+    };
+    let explanation = explain(&situation);
+    assert_eq!(explanation.code, Code::AboutItself);
+    assert!(explanation.sentence.contains("itself"), "{explanation:?}");
+}
+
+#[test]
 fn what_is_held_says_why_and_until_when() {
     let held = || Some(delivery(DeliveryState::Held, &[]));
     let off = why(Some(&webhook("*", 0, Some(paused()))), held(), None);
     assert_eq!(off.code, Code::Held);
     assert!(off.sentence.contains("somebody paused it") && off.sentence.contains("switched on"), "{off:?}");
     let on = why(Some(&webhook("*", 0, None)), held(), None);
-    assert!(on.sentence.contains("is being released"), "{on:?}");
+    assert!(on.sentence.contains("comes by itself") && on.sentence.contains("\"active\": true once more"), "{on:?}");
 }
 
 #[test]

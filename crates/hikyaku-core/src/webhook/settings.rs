@@ -245,11 +245,17 @@ pub(crate) mod seconds {
 
     use serde::{Serialize, Serializer};
 
-    /// A number of seconds as a length of time; `None` where it is negative or has no end.
+    /// Milliseconds by which a number may miss a whole one for want of digits.
+    const ROUNDING: f64 = 1.0e-4;
+
+    /// A number of seconds as a length of time; `None` where it is negative, has no end, or is no whole number of
+    /// milliseconds.
     pub(crate) fn read(seconds: f64) -> Option<Duration> {
-        let millis = (seconds * 1000.0).round();
+        let exact = seconds * 1000.0;
+        let millis = exact.round();
         // Beyond the largest exact integer nothing is meant.
-        (0.0..=9.0e15).contains(&millis).then(|| Duration::from_millis(millis as u64))
+        ((0.0..=9.0e15).contains(&millis) && (exact - millis).abs() < ROUNDING)
+            .then(|| Duration::from_millis(millis as u64))
     }
 
     /// Writes whole seconds without a fraction.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -15,12 +17,14 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::http::{MAX_LINE_BYTES, Watched};
+
 /// Most connections at a time, where as many files may be open; more wait in the operating system's queue.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
 /// Longest time in which a request's headers must have come whole. An idle connection is closed after the same time.
 const MAX_HEADER_WAIT: Duration = Duration::from_secs(30);
 /// Most bytes of a request's line and headers.
-const MAX_HEADER_BYTES: usize = 32 * 1024;
+const MAX_HEADER_BYTES: usize = MAX_LINE_BYTES;
 /// The pause after a connection could not be taken, for want of file descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -67,7 +71,13 @@ async fn pause(error: &io::Error) {
 async fn serve_one(http: http1::Builder, stream: TcpStream, router: Router, stop: CancellationToken) {
     // Without it small answers wait for the other side's acknowledgement; a socket that refuses it still works.
     let _ = stream.set_nodelay(true);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
+    let (stream, has_two_lengths) = Watched::new(stream);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(has_two_lengths.clone());
+        router.call(request)
+    });
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.cancelled() => {
@@ -82,17 +92,21 @@ async fn serve_one(http: http1::Builder, stream: TcpStream, router: Router, stop
 
 #[cfg(test)]
 mod tests {
+    use axum::middleware::from_fn;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
     use crate::clock::{Clock, SystemClock};
+    use crate::http::check_framing;
 
     async fn connected() -> (TcpStream, CancellationToken) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(serve(listener, 1, Router::new().route("/", get(|| async { "hello" })), stop.clone()));
+        let routes = get(|| async { "hello" }).post(|body: String| async move { format!("taken: {body}") });
+        let router = Router::new().route("/", routes).layer(from_fn(check_framing));
+        tokio::spawn(serve(listener, 1, router, stop.clone()));
         (TcpStream::connect(address).await.unwrap(), stop)
     }
 
@@ -121,6 +135,35 @@ mod tests {
         let mut status = [0; 12];
         stream.read_exact(&mut status).await.unwrap();
         assert_eq!(&status, b"HTTP/1.1 431");
+    }
+
+    #[tokio::test]
+    async fn s23_s10_a_body_whose_end_is_in_doubt_is_refused_and_the_connection_ends() {
+        let hidden = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+        let length = format!("content-length: {}", hidden.len() + 5);
+        for (doubtful, lines) in [
+            (true, format!("{length}\r\ntransfer-encoding: chunked")),
+            (true, format!("transfer-encoding: chunked\r\n{length}")),
+            (true, "transfer-encoding: chunked\r\nContent-Length: x".to_owned()),
+            (true, "transfer-encoding: chunked\r\ntransfer-encoding: chunked".to_owned()),
+            (true, "transfer-encoding: chunked, chunked".to_owned()),
+            (true, "transfer-encoding: gzip, chunked".to_owned()),
+            (true, "transfer-encoding: gzip".to_owned()),
+            (true, "content-length: 1\r\ncontent-length: 2".to_owned()),
+            (true, "content-length: -1".to_owned()),
+            (false, "Transfer-Encoding: Chunked".to_owned()),
+        ] {
+            let (mut stream, _stop) = connected().await;
+            let request = format!("POST / HTTP/1.1\r\nhost: x\r\n{lines}\r\n\r\n0\r\n\r\n{hidden}");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answers = Vec::new();
+            // It may be reset, because not all was read.
+            let _ = stream.read_to_end(&mut answers).await;
+            let answers = String::from_utf8(answers).unwrap();
+            let expected = if doubtful { "HTTP/1.1 400" } else { "HTTP/1.1 200" };
+            assert!(answers.starts_with(expected), "{lines}: {answers}");
+            assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{lines}: {answers}");
+        }
     }
 
     #[tokio::test]

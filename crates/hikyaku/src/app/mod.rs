@@ -1,6 +1,7 @@
 //! The program as a whole: the only place where its parts are wired together, and the only shutdown.
 
 mod connections;
+pub(crate) mod door;
 mod files;
 mod metrics;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::inbox::destination::{self, BuildError, Destination, Origin, Tools};
 use crate::inbox::fetch::Fetcher;
 use crate::inbox::{self, Inbox};
 use crate::outbound::{Client, SystemResolver, TlsError};
+use crate::reconcile::{self, Reconciler};
 use crate::retention::Retention;
 use crate::sender::{self, Sender};
 use crate::store::memory::MemoryStore;
@@ -100,6 +102,7 @@ pub struct App {
     store: SharedStore,
     sender: Arc<Sender>,
     inbox: Arc<Inbox>,
+    reconciler: Arc<Reconciler>,
     retention: Arc<Retention>,
     heartbeat: Arc<Heartbeat>,
     metrics: PrometheusHandle,
@@ -148,6 +151,7 @@ impl App {
             destinations,
             fetchers,
         );
+        let reconciler = reconciler(&config.reconciles, &store, &clock, &inbox, &sender)?;
         let retention = Retention::new(Arc::clone(&store), Arc::clone(&clock), config.retention);
         let heartbeat = Heartbeat::new(Arc::clone(&store), Arc::clone(&clock), config.heartbeat);
         let (listener, address) = listen(config.listen).await?;
@@ -155,6 +159,7 @@ impl App {
             store: Arc::clone(&store),
             sender: Arc::clone(&sender),
             inbox: Arc::clone(&inbox),
+            reconciler: Arc::clone(&reconciler),
             client,
             clock,
             metrics: metrics.clone(),
@@ -172,6 +177,7 @@ impl App {
             store,
             sender,
             inbox,
+            reconciler,
             retention,
             heartbeat,
             metrics,
@@ -200,6 +206,7 @@ impl App {
         server.spawn(connections::serve(self.listener, self.max_connections, self.router, stop_serving.clone()));
         workers.spawn(self.sender.run(stop_working.clone()));
         workers.spawn(self.inbox.run(stop_working.clone()));
+        workers.spawn(self.reconciler.run(stop_working.clone()));
         workers.spawn(self.retention.run(stop_working.clone()));
         workers.spawn(self.heartbeat.run(stop_working.clone()));
         tracing::info!(addr = %self.address, "listening");
@@ -207,7 +214,7 @@ impl App {
         let ended = tokio::select! {
             () = shutdown => Ok(()),
             Some(ended) = server.join_next() => Err(("the server", ended)),
-            Some(ended) = workers.join_next() => Err(("the sender, the inbox, retention or the heartbeat", ended)),
+            Some(ended) = workers.join_next() => Err(("the sender, the inbox, reconciliation, retention or the heartbeat", ended)),
             () = metrics::upkeep(self.metrics) => Ok(()),
         };
         tracing::info!("stopping: no more is taken, what is under way may end");
@@ -290,6 +297,21 @@ async fn open_destinations(
         destination.ready().await.map_err(|reason| BuildError { name: name.clone(), reason })?;
     }
     Ok(destinations)
+}
+
+/// What completes the inbox from providers' lists.
+fn reconciler(
+    settings: &[reconcile::Settings],
+    store: &SharedStore,
+    clock: &SharedClock,
+    inbox: &Arc<Inbox>,
+    sender: &Arc<Sender>,
+) -> Result<Arc<Reconciler>, StartError> {
+    let (store, clock) = (Arc::clone(store), Arc::clone(clock));
+    let exchange = Arc::new(client(TargetPolicy::everywhere(), &clock)?);
+    let (inbox, sender) = (Arc::clone(inbox), Arc::clone(sender));
+    let door = Arc::new(door::OpenDoor { inbox, sender, store: Arc::clone(&store), clock: Arc::clone(&clock) });
+    Ok(Reconciler::new(settings.to_vec(), &reconcile::Tools { store, clock, exchange, door }))
 }
 
 /// What reads present states, by the source's name.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::failure::{Failure, failed};
+use super::failure::{Failure, WrongUse, failed};
 use super::in_runtime;
 use super::output;
 use super::table::{Column, Members, Table, print_members};
@@ -66,6 +66,13 @@ pub(super) struct Paging {
     /// All rows
     #[arg(long, conflicts_with = "limit")]
     all: bool,
+}
+
+impl Paging {
+    /// So many rows at most.
+    pub(super) fn of(limit: u64) -> Self {
+        Self { limit, all: false }
+    }
 }
 
 /// A query string that grows.
@@ -159,6 +166,10 @@ impl Api {
         Query(query): &Query,
         body: Option<String>,
     ) -> Result<(u16, Document), Failure> {
+        // It would name the whole list.
+        if path.contains(&"") {
+            return Err(WrongUse("an id is empty".to_owned()).into());
+        }
         let of_organization = |organization| format!("/v1/organizations/{organization}");
         let mut url = self.organization.as_ref().map_or_else(|| "/v1".to_owned(), of_organization);
         for part in path {

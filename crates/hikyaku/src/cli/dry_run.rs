@@ -11,7 +11,7 @@ use bytes::Bytes;
 use clap::Args;
 use hikyaku::clock::{SharedClock, SystemClock};
 use hikyaku::config::Config;
-use hikyaku::inbox::{Trial, Tried, TriedRoute};
+use hikyaku::inbox::{Answer, Trial, Tried, TriedRoute};
 use hikyaku_core::timestamp;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ const MAX_HEADERS_BYTES: u64 = 64 * 1024;
 
 const EXIT: &str = "Exit codes:
   0  it would take effect
-  1  it would not: its signature does not verify, it would be parked, or a destination could do nothing with it
+  1  it would not: it would be refused, quarantined, parked or dead, or a destination could do nothing with it
   2  the command line, the configuration or a file is wrong";
 
 /// `hikyaku inbox try`.
@@ -91,10 +91,10 @@ fn parse_headers(bytes: &[u8]) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
+        if line.is_empty() || number == 0 && is_start(line) {
+            continue;
+        }
         let Some(colon) = line.iter().position(|byte| *byte == b':').filter(|at| !line[..*at].contains(&b' ')) else {
-            if number == 0 || line.is_empty() {
-                continue;
-            }
             return Err(WrongUse(format!("line {} of the headers is no \"name: value\"", number + 1)).into());
         };
         let (name, value) =
@@ -107,17 +107,23 @@ fn parse_headers(bytes: &[u8]) -> Result<HeaderMap, Failure> {
     Ok(headers)
 }
 
+/// Whether it is the line before all headers: `POST /in/shop HTTP/1.1`, or `HTTP/1.1 200 OK`.
+fn is_start(line: &[u8]) -> bool {
+    line.starts_with(b"HTTP/") || line.windows(6).any(|part| part == b" HTTP/")
+}
+
 fn is_good(tried: &Tried) -> bool {
     let works = |tried: &TriedRoute| tried.effect.is_ok() && tried.reading.as_ref().is_none_or(Result::is_ok);
-    tried.refused.is_none() && !tried.routes.is_empty() && tried.routes.iter().all(works)
+    tried.answer == Answer::Taken && !tried.routes.is_empty() && tried.routes.iter().all(works)
 }
 
 fn as_text(tried: &Tried) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&format!("{name:9} {value}\n"));
-    match &tried.refused {
-        Some(reason) => line("refused", &format!("401: {reason}")),
-        None => line("answer", "200"),
+    match &tried.answer {
+        Answer::Taken => line("answer", "200"),
+        Answer::Refused(reason) => line("refused", &format!("401: {reason}")),
+        Answer::Quarantined(reason) => line("answer", &format!("200, and quarantined while there is room: {reason}")),
     }
     line("delivery", &tried.delivery);
     line("type", &tried.event_type);
@@ -126,12 +132,14 @@ fn as_text(tried: &Tried) -> String {
     if !tried.park_reason.is_empty() {
         line("parked", &tried.park_reason);
     }
+    if tried.answer != Answer::Taken {
+        text.push_str("\nno effect; with a good signature it would have:\n");
+    }
     for TriedRoute { route, reading, effect } in &tried.routes {
         let (order, once) = (route.order.as_str(), route.once.as_str());
         text.push_str(&format!("\nroute {} -> {} (order {order}, once {once})\n", route.name, route.destination));
-        if let Some(reading) = reading {
-            let reading = reading.as_ref().map_or_else(|error| format!("dead: {error}"), |url| format!("GET {url}"));
-            text.push_str(&format!("  {reading}\n  and with what it answers in place of the body:\n"));
+        if let Some(Ok(url)) = reading {
+            text.push_str(&format!("  GET {url}\n  and with what it answers in place of the body:\n"));
         }
         let effect = effect.as_ref().map_or_else(|error| format!("no effect: {error}"), Clone::clone);
         effect.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
@@ -159,8 +167,14 @@ fn as_json(tried: &Tried) -> Value {
             "effect": told(effect),
         })
     };
+    let (refused, quarantined) = match &tried.answer {
+        Answer::Taken => (None, None),
+        Answer::Refused(reason) => (Some(reason), None),
+        Answer::Quarantined(reason) => (None, Some(reason)),
+    };
     json!({
-        "refused": tried.refused,
+        "refused": refused,
+        "quarantined": quarantined,
         "deliveryId": tried.delivery,
         "eventType": tried.event_type,
         "key": tried.key,
@@ -180,7 +194,9 @@ mod tests {
         let headers = parse_headers(text).unwrap();
         assert_eq!((headers.len(), headers["x-rr-delivery"].as_bytes()), (2, &b"sale-1"[..]));
         assert_eq!(headers["x-rr-signature"], "sha256=00");
-        for bad in ["a: b\nno colon", "a: b\nspa ce: x", "a: b\n: x", "a: b\x01"] {
+        for bad in
+            ["garbage", "\ngarbage", "two words: x", "a: b\nno colon", "a: b\nspa ce: x", "a: b\n: x", "a: b\x01"]
+        {
             assert!(parse_headers(bad.as_bytes()).is_err(), "{bad:?}");
         }
     }

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use hikyaku::client::ClientError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -156,15 +157,21 @@ async fn publish_file(api: &Api, file: &str) -> Result<(), Failure> {
     let (mut stored, mut before) = (0, 0);
     loop {
         let first = lines.number + 1;
-        let sent = match lines.batch() {
+        let (sent, numbers) = match lines.batch() {
             Ok(batch) if batch.is_empty() => break,
-            Ok(batch) => api.post(&["events", "batch"], format!("{{\"events\":[{}]}}", batch.join(","))).await,
-            Err(error) => Err(error.into()),
+            Ok(batch) => {
+                let (numbers, events): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+                let body = format!("{{\"events\":[{}]}}", events.join(","));
+                (api.post(&["events", "batch"], body).await, numbers)
+            }
+            Err(error) => (Err(error.into()), Vec::new()),
         };
-        let (status, answer) = sent.inspect_err(|_| {
+        let (status, answer) = sent.inspect_err(|failure| {
+            let are_stored = are_stored(stored);
             output::tell(format_args!(
-                "{stored} events before line {first} are stored; the others are not, unless it says otherwise:"
+                "{are_stored} before line {first}; the others are not, unless it says otherwise:"
             ));
+            tell_lines(failure, file, &numbers);
         })?;
         let Stored { events } = answer.read()?;
         stored += events.len();
@@ -175,9 +182,31 @@ async fn publish_file(api: &Api, file: &str) -> Result<(), Failure> {
     }
     if !api.is_json() {
         let known = if before > 0 { format!(", {before} of them since before") } else { String::new() };
-        output::print(format_args!("{stored} events are stored{known}\n"));
+        output::print(format_args!("{}{known}\n", are_stored(stored)));
     }
     Ok(())
+}
+
+fn are_stored(events: usize) -> String {
+    if events == 1 { "1 event is stored".to_owned() } else { format!("{events} events are stored") }
+}
+
+/// Says on which lines of the file the events stand that the server's answer calls by their place in the request.
+fn tell_lines(failure: &Failure, file: &str, numbers: &[usize]) {
+    let Some(ClientError::Refused { problem, .. }) = failure.downcast_ref() else { return };
+    let fields = problem["errors"].as_array().into_iter().flatten().filter_map(|error| error["field"].as_str());
+    let mut places: Vec<_> = fields.filter_map(place).collect();
+    places.dedup();
+    for place in places {
+        if let Some(line) = numbers.get(place) {
+            output::tell(format_args!("events[{place}] is line {line} of {file}"));
+        }
+    }
+}
+
+/// The place in `events[3].type`.
+fn place(field: &str) -> Option<usize> {
+    field.strip_prefix("events[")?.split(']').next()?.parse().ok()
 }
 
 /// The lines of a file, in batches.
@@ -191,8 +220,8 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The next lines that are published together; empty at the end. Empty lines are passed over.
-    fn batch(&mut self) -> Result<Vec<String>, WrongUse> {
+    /// The next lines that are published together, each with its number; empty at the end. Empty lines are passed over.
+    fn batch(&mut self) -> Result<Vec<(usize, String)>, WrongUse> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < MAX_BATCH_EVENTS {
             let Some(line) = self.ahead.take().map_or_else(|| self.read(), |line| Ok(Some(line)))? else { break };
@@ -207,7 +236,7 @@ impl Lines<'_> {
             let checked = serde_json::from_str::<&RawValue>(&line);
             checked.map_err(|error| self.wrong(&format!("line {} is no JSON: {error}", self.number)))?;
             bytes += line.len();
-            batch.push(line);
+            batch.push((self.number, line));
         }
         Ok(batch)
     }
@@ -267,6 +296,14 @@ mod tests {
         let mut lines = lines(text.leak());
         let sizes: Vec<_> = (0..3).map(|_| lines.batch().unwrap().len()).collect();
         assert_eq!(sizes, [MAX_BATCH_EVENTS, 1, 0]);
+    }
+
+    #[test]
+    fn a_line_keeps_its_number_and_a_refusal_names_places() {
+        let batch = lines("\n1\n\n2\n").batch().unwrap();
+        assert_eq!(batch.into_iter().map(|(number, _)| number).collect::<Vec<_>>(), [2, 4]);
+        assert_eq!((place("events[3].type"), place("events[500]"), place("type")), (Some(3), Some(500), None));
+        assert_eq!((are_stored(1), are_stored(0)), ("1 event is stored".to_owned(), "0 events are stored".to_owned()));
     }
 
     #[test]

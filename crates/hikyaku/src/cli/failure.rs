@@ -40,7 +40,9 @@ pub(super) struct WrongUse(pub(super) String);
 
 /// Says on standard error what failed and what can be done, and gives the exit code.
 pub(super) fn failed(failure: &(dyn Error + 'static)) -> ExitCode {
-    log::tell(format_args!("hikyaku: {}\n", plain(&failure.to_string())));
+    // Of a configuration everything that is wrong is told, a line each.
+    let lines: Vec<_> = failure.to_string().lines().map(plain).collect();
+    log::tell(format_args!("hikyaku: {}\n", lines.join("\n")));
     let of_client = failure.downcast_ref::<ClientError>();
     if let Some(advice) = of_client.and_then(advice) {
         log::tell(format_args!("{}\n", plain(&advice)));

@@ -34,7 +34,7 @@ const EFFECTS: &[Column] = &[
 
 const ROUTES: &[Column] = &[
     ("ROUTE", "/name"),
-    ("SOURCE", "/source"),
+    ("SOURCES", "/sources"),
     ("DESTINATION", "/destination"),
     ("ORDER", "/order"),
     ("ONCE", "/once"),

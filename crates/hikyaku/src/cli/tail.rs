@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use hikyaku::client::ClientError;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::{MissedTickBehavior, interval};
@@ -27,7 +28,8 @@ const WIDTHS: [usize; 9] = [24, 16, 36, 35, 9, 8, 6, 7, 24];
 /// The event and the webhook of a delivery.
 type Key = (String, String);
 
-/// Follows the organization's deliveries; ends only with the process, or when the server cannot be asked.
+/// Follows the organization's deliveries; ends only with the process, or when the server refuses. A server that is
+/// started again is followed on.
 pub(super) async fn tail(api: &Api, event_type: Option<String>, webhook: Option<String>) -> Result<(), Failure> {
     let newest: Page = api.page(&["deliveries"], &Query::default(), 1, None).await?.read()?;
     let since = newest.rows().first().map(|row| cell(row.get("createdAt")));
@@ -40,15 +42,30 @@ pub(super) async fn tail(api: &Api, event_type: Option<String>, webhook: Option<
     }
     let mut ticks = interval(ASK_PAUSE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_away = false;
     loop {
         ticks.tick().await;
-        let changed = followed.changes(read(api, &query, &followed).await?);
+        let rows = match read(api, &query, &followed).await {
+            Err(failure) if is_no_answer(&failure) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    output::tell(format_args!("The server gives no answer; it is asked again until it does."));
+                }
+                continue;
+            }
+            rows => rows?,
+        };
+        is_away = false;
+        let changed = followed.changes(rows);
         if api.is_json() {
             changed.iter().for_each(|row| output::print(format_args!("{row}\n")));
         } else {
             table.print(&changed.iter().filter_map(|row| serde_json::from_str(row.get()).ok()).collect::<Vec<_>>());
         }
     }
+}
+
+fn is_no_answer(failure: &Failure) -> bool {
+    matches!(failure.downcast_ref(), Some(ClientError::NoAnswer { .. }))
 }
 
 /// The newest deliveries, newest first, at least down to those that are known.

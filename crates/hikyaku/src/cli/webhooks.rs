@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::api::{Api, Paging, Query, Target};
 use super::deliveries::OutcomeFilter;
 use super::failure::{Failure, WrongUse};
-use super::key_and_value;
 use super::output;
 use super::recover::{self, Period, RecoverArguments};
 use super::table::{Column, cell};
@@ -132,7 +131,7 @@ struct Members {
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// Any other member by its name in the API: JSON, else text; @FILE is the file's text, null the default
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = key_and_value)]
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = member)]
     set: Vec<(String, String)>,
 }
 
@@ -145,12 +144,22 @@ impl Members {
             body.insert("events".to_owned(), json!(self.events));
         }
         for (name, given) in self.set {
+            if body.contains_key(&name) {
+                return Err(WrongUse(format!("{name} is given more than once")).into());
+            }
             body.insert(name, value(&given)?);
         }
         if body.is_empty() {
             return Err(WrongUse("nothing to change is given; see --help".to_owned()).into());
         }
         Ok(Value::Object(body).to_string())
+    }
+}
+
+fn member(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE, as in timeoutSeconds=5".to_owned()),
     }
 }
 
@@ -258,5 +267,10 @@ mod tests {
         assert_eq!(body, expected);
         assert!(members(&[("secret", "@/not/there")]).body(None).unwrap_err().is::<WrongUse>());
         assert!(members(&[]).body(None).unwrap_err().is::<WrongUse>());
+        for twice in [&[("url", "a")][..], &[("events", "[]"), ("events", "[]")]] {
+            let error = members(twice).body(Some("https://shop.example/".to_owned())).unwrap_err();
+            assert!(error.is::<WrongUse>() && error.to_string().ends_with("is given more than once"), "{error}");
+        }
+        assert!(member("active").unwrap_err().contains("timeoutSeconds=5"));
     }
 }

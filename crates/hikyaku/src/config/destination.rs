@@ -6,11 +6,11 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use hikyaku_core::signature::{Scheme, Secret};
-use hikyaku_core::webhook::{CustomHeaders, WebhookUrl};
+use hikyaku_core::webhook::CustomHeaders;
 
 use super::section::Section;
 use super::tree::Node;
-use super::value::{choice, integer, parsed, secret, text};
+use super::value::{choice, integer, parsed, secret, target, text};
 use crate::inbox::destination::{
     CommandSettings, FileSettings, HttpSettings, Kind, Language, SlackSettings, TimeZone, VARIABLE_PREFIX,
     check_template,
@@ -35,7 +35,7 @@ const DEFAULT_KEPT_FILES: u32 = 100;
 
 /// Reads `kind = "http"`.
 pub(super) fn http(section: &mut Section<'_>, environment: &Environment) -> Option<Kind> {
-    let url = section.require("url", parsed(WebhookUrl::parse));
+    let url = section.require("url", parsed(target));
     let schemes = &[
         ("receiptroller", Scheme::ReceiptRoller),
         ("standard-webhooks", Scheme::StandardWebhooks),
@@ -72,7 +72,7 @@ pub(super) fn slack(section: &mut Section<'_>, environment: &Environment) -> Opt
     let url = section.require("url", |node| {
         let url = secret(environment)(node)?;
         // What is wrong may be said, but nothing of the URL: it is a secret.
-        WebhookUrl::parse(url.reveal()).map_err(|_| {
+        target(url.reveal()).map_err(|_| {
             "must be the URL of an incoming webhook like \"https://hooks.slack.com/services/…\"; better as \"env:NAME\" \
              or \"file:PATH\", because whoever knows it can write to the channel"
                 .to_owned()

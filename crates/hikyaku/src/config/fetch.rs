@@ -1,18 +1,18 @@
-//! `[source.fetch]`, and what routes say of order and retries.
+//! `[source.fetch]`, and what routes say of their sources, of order and of retries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hikyaku_core::retry::{Backoff, MAX_RETRY_DELAY};
-use hikyaku_core::webhook::WebhookUrl;
 
 use super::read::{LONGEST_EFFECT, LONGEST_GIVE_UP, MAX_BODY_BYTES, SHORTEST_PAUSE, SHORTEST_TIMEOUT};
 use super::section::Section;
-use super::tree::Node;
-use super::value::{choice, duration, integer, parsed, secret, show_duration, text};
+use super::tree::{Node, Value};
+use super::value::{Names, choice, duration, integer, parsed, secret, show_duration, target, text};
 use super::{Config, inbox};
 use crate::inbox::Order;
-use crate::inbox::fetch::{Credential, Settings, UrlTemplate, bearer};
+use crate::inbox::fetch::{Settings, UrlTemplate};
+use crate::provider_api::{Credential, bearer};
 
 /// How a source's provider is asked, if that is written.
 pub(super) fn fetch(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Option<Settings> {
@@ -33,7 +33,7 @@ pub(super) fn fetch(section: &mut Section<'_>, environment: &BTreeMap<String, St
     })
 }
 
-fn credential(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Option<Credential> {
+pub(super) fn credential(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Option<Credential> {
     let token = section.get("token", |node| {
         let token = secret(environment)(node)?;
         bearer(token.reveal()).map(|_| token).ok_or_else(|| "must be visible ASCII characters".to_owned())
@@ -41,7 +41,7 @@ fn credential(section: &mut Section<'_>, environment: &BTreeMap<String, String>)
     if section.has("token") && ["login", "user", "password"].iter().any(|key| section.has(key)) {
         section.problem("token", "stands beside a login (`login`, `user`, `password`); one of the two is enough");
     }
-    let url = section.get("login", parsed(WebhookUrl::parse));
+    let url = section.get("login", parsed(target));
     let user = section.get("user", text);
     let password = section.get("password", secret(environment));
     let missing = ["login", "user", "password"].into_iter().filter(|key| !section.has(key)).collect::<Vec<_>>();
@@ -77,12 +77,53 @@ pub(super) fn own_backoff(section: &mut Section<'_>, defaults: Backoff) -> Optio
     Some(backoff(section, defaults)).filter(|_| written)
 }
 
-/// A route that reads needs a source that says where, and a reading must fit into its lease.
+/// The sources of a route: one name, or a list of several; at least one, and none twice.
+pub(super) fn sources_of(node: &Node, known: &Names) -> Result<Vec<String>, String> {
+    let Value::List(nodes) = &node.value else { return Ok(vec![known.refer(node)?]) };
+    if nodes.is_empty() {
+        return Err("is empty, so nothing would take this route; name at least one source".to_owned());
+    }
+    let mut names = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let name = known.refer(node)?;
+        if names.contains(&name) {
+            return Err(format!("names the source {name:?} twice"));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+fn of_route<'a>(config: &'a Config, route: &'a inbox::Route) -> impl Iterator<Item = &'a inbox::Source> {
+    route.sources.iter().filter_map(|name| config.sources.iter().find(|source| source.name == *name))
+}
+
+/// What a route remembers of a key holds for all of its sources, so the key must mean the same in them.
+pub(super) fn check_sources(root: &mut Section<'_>, config: &Config) {
+    for route in &config.routes {
+        let mut sources = of_route(config, route);
+        let Some(first) = sources.next() else { continue };
+        let is_other = |source: &&inbox::Source| {
+            (&source.organization, &source.provider) != (&first.organization, &first.provider)
+        };
+        if let Some(other) = sources.find(is_other) {
+            let (name, first, other) = (&route.name, &first.name, &other.name);
+            root.problem(
+                "route",
+                &format!(
+                    "{name:?} takes from the sources {first:?} and {other:?}, which are not of one organization and one \
+                     provider; give each a route of its own"
+                ),
+            );
+        }
+    }
+}
+
+/// A route that reads needs sources that say where, and a reading must fit into its lease.
 pub(super) fn check_fetch(root: &mut Section<'_>, config: &Config) {
-    let source_of = |route: &inbox::Route| config.sources.iter().find(|source| source.name == route.source);
     for route in config.routes.iter().filter(|route| route.order == Order::Fetch) {
-        if source_of(route).is_some_and(|source| source.fetch.is_none()) {
-            let (name, source) = (&route.name, &route.source);
+        for source in of_route(config, route).filter(|source| source.fetch.is_none()) {
+            let (name, source) = (&route.name, &source.name);
             root.problem(
                 "route",
                 &format!(

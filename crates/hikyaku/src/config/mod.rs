@@ -7,6 +7,7 @@
 mod destination;
 mod fetch;
 mod read;
+mod reconcile;
 mod section;
 mod show;
 mod source;
@@ -71,6 +72,8 @@ pub struct Config {
     pub retention: retention::Settings,
     /// When an absence counts as an outage.
     pub heartbeat: heartbeat::Settings,
+    /// Which lists complete what was received.
+    pub reconciles: Vec<crate::reconcile::Settings>,
 }
 
 impl Default for Config {
@@ -90,6 +93,7 @@ impl Default for Config {
             tracing: trace::Settings::default(),
             retention: retention::Settings::default(),
             heartbeat: heartbeat::Settings::default(),
+            reconciles: Vec::new(),
         }
     }
 }

@@ -14,7 +14,8 @@ use hikyaku_core::signature::Secret;
 use hikyaku_core::webhook::WebhookUrl;
 
 use super::destination::{command, file, http, slack};
-use super::fetch::{backoff, check_fetch, order, own_backoff};
+use super::fetch::{backoff, check_fetch, check_sources, order, own_backoff, sources_of};
+use super::reconcile;
 use super::section::Section;
 use super::source;
 use super::tree::{Place, Table};
@@ -22,7 +23,7 @@ use super::value::{
     Names, age, boolean, choice, duration, identifier, integer, listen, name, parsed, range, secret, sqlite_path, text,
 };
 use super::{Api, Config, Problem, StoreLocation};
-use crate::inbox::destination::{self, check_postgres_url, is_postgres_url};
+use crate::inbox::destination::{self, MAX_COLUMNS, OWN_PREFIX, check_postgres_url, is_postgres_url};
 use crate::inbox::{self, Once, Route};
 use crate::log::{self, Format};
 use crate::retention::{self, MIN_AGE};
@@ -53,6 +54,12 @@ const MAX_SAMPLE_ONE_IN: i64 = 1_000_000;
 /// Shortest API token, in bytes: 128 bits, when written in base64 or hexadecimal, need more (S16).
 const MIN_TOKEN_BYTES: usize = 16;
 
+/// What the URL of a destination's database must be.
+const DATABASE_URLS: &str =
+    "must be \"sqlite:PATH\", like \"sqlite:books.db\", or \"postgres://user:password@host/database\"";
+/// Longest beginning of another URL that is repeated, in bytes.
+const MAX_SCHEME_BYTES: usize = 16;
+
 /// Reads everything; what is wrong is added to `problems`, and only without any is the result meant.
 pub(super) fn config(
     table: Table,
@@ -64,6 +71,10 @@ pub(super) fn config(
         let defaults = Config::default();
         let mut names = (Names::of("source"), Names::of("destination"), Names::of("route"));
         let (inbox, memory) = root.table("inbox", |section| (inbox_settings(section), inbox_memory(section)));
+        let sources = root.tables("source", |section| source::read(section, environment, &mut names.0));
+        let mut reconciles = Names::of("reconcile");
+        let reconciles =
+            root.tables("reconcile", |section| reconcile::read(section, environment, &sources, &mut reconciles));
         let config = Config {
             file: None,
             listen: root.get("listen", listen).unwrap_or(defaults.listen),
@@ -71,7 +82,8 @@ pub(super) fn config(
             seal: seal(root, environment),
             api: root.table("api", |section| api(section, environment)),
             sender: root.table("sender", sender_settings),
-            sources: root.tables("source", |section| source::read(section, environment, &mut names.0)),
+            sources,
+            reconciles,
             destinations: root.tables("destination", |section| a_destination(section, environment, &mut names.1)),
             routes: root.tables("route", |section| route(section, &inbox, (&names.0, &names.1, &mut names.2))),
             inbox,
@@ -82,6 +94,7 @@ pub(super) fn config(
         };
         check_sealed(root, &config);
         check_files(root, &config);
+        check_sources(root, &config);
         check_fetch(root, &config);
         config
     })
@@ -303,15 +316,18 @@ fn sql(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Opt
         let url = secret(environment)(node)?;
         match is_postgres_url(url.reveal()) {
             true => check_postgres_url(url.reveal())?,
-            false => drop(sqlite_path(url.reveal())?),
+            false => sqlite_url(url.reveal())?,
         }
         Ok(url)
     });
-    let table = section.require("table", parsed(identifier));
+    let table = section.require("table", parsed(table));
     let key = section.require("key", text);
     let columns = section.texts("columns", parsed(pointer)).unwrap_or_default();
     if let Some((column, problem)) = columns.keys().find_map(|name| Some((name, identifier(name).err()?))) {
         section.problem("columns", &format!("has a column named {column:?}; its name {problem}"));
+    }
+    if columns.len() > MAX_COLUMNS {
+        section.problem("columns", &format!("has {} columns; at most {MAX_COLUMNS} are allowed", columns.len()));
     }
     // SQLite does not tell such names apart, and few people do.
     let mut seen = BTreeSet::new();
@@ -323,6 +339,24 @@ fn sql(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Opt
     }
     let create = section.get("create", boolean).unwrap_or(false);
     Some(destination::Kind::Sql { url: url?, table: table?, key: key?, columns, create })
+}
+
+/// Says what the URL of a destination's database must be, and nothing of it but its beginning: it may hold a password.
+fn sqlite_url(url: &str) -> Result<(), String> {
+    match url.split_once(':') {
+        Some(("sqlite", _)) => sqlite_path(url).map(drop).map_err(|_| DATABASE_URLS.to_owned()),
+        Some((scheme, _)) if scheme.len() <= MAX_SCHEME_BYTES => Err(format!("{DATABASE_URLS}, not {scheme:?}")),
+        _ => Err(DATABASE_URLS.to_owned()),
+    }
+}
+
+fn table(name: &str) -> Result<String, String> {
+    match identifier(name)? {
+        own if own.to_ascii_lowercase().starts_with(OWN_PREFIX) => {
+            Err(format!("must not begin with {OWN_PREFIX:?}, not {name:?}: such tables are our own"))
+        }
+        table => Ok(table),
+    }
 }
 
 fn pointer(pointer: &str) -> Result<String, String> {
@@ -337,10 +371,10 @@ fn route(
     defaults: &inbox::Settings,
     (sources, destinations, names): (&Names, &Names, &mut Names),
 ) -> Option<Route> {
-    let source = section.require("source", |node| sources.refer(node));
+    let sources = section.require("source", |node| sources_of(node, sources));
     let destination = section.require("destination", |node| destinations.refer(node));
     let events = section.list("events", parsed(EventPattern::parse_received));
-    if events.as_ref().is_some_and(Vec::is_empty) {
+    if section.is_empty_list("events") {
         section.problem("events", "is empty, so nothing would take this route; leave it out to take every event");
     }
     let order = section.get("order", order).unwrap_or_default();
@@ -349,10 +383,10 @@ fn route(
     let backoff = own_backoff(section, defaults.backoff);
     let events = events.unwrap_or(vec![EventPattern::All]);
     let name = section.get("name", name);
-    let (source, destination) = (source?, destination?);
-    let name = name.unwrap_or_else(|| format!("{source}-{destination}"));
+    let (sources, destination) = (sources?, destination?);
+    let name = name.unwrap_or_else(|| format!("{}-{destination}", sources[0]));
     match names.declare(name, section.place_of("name")) {
-        Ok(name) => Some(Route { name, source, events, destination, order, once, backoff }),
+        Ok(name) => Some(Route { name, sources, events, destination, order, once, backoff }),
         Err(problem) => {
             section.problem("name", &format!("{problem}; give each a `name` of its own"));
             None

@@ -76,6 +76,12 @@ impl<'p> Section<'p> {
         self.items(key, "a list ([…])", parse)
     }
 
+    /// Whether a setting is written, as a list with nothing in it.
+    pub(super) fn is_empty_list(&self, key: &str) -> bool {
+        let written = self.table.get(key).map(|entry| &entry.node.value);
+        matches!(written, Some(Value::List(nodes)) if nodes.is_empty())
+    }
+
     fn items<T>(
         &mut self,
         key: &'static str,

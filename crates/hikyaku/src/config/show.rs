@@ -9,13 +9,15 @@ use hikyaku_core::retry::Backoff;
 use hikyaku_core::signature::{Scheme, Secret};
 use hikyaku_core::webhook::WebhookUrl;
 
+use super::reconcile;
 use super::source::{ALGORITHMS, ENCODINGS};
 use super::value::show_duration;
 use super::{Config, StoreLocation};
-use crate::inbox::destination::{CommandSettings, HttpSettings, Language, SlackSettings, without_password};
-use crate::inbox::fetch::{self, Credential};
+use crate::inbox::destination::{CommandSettings, HttpSettings, Language, SlackSettings, shown_url, without_password};
+use crate::inbox::fetch;
 use crate::inbox::{OnBadSignature, Room, Source, destination};
 use crate::log::Format;
+use crate::provider_api::Credential;
 
 impl Display for Config {
     /// Shows every setting as it holds, defaults included, and no secret.
@@ -50,7 +52,8 @@ impl Display for Config {
         self.show_tracing(f)?;
         self.sources.iter().try_for_each(|source| show_source(source, f))?;
         self.destinations.iter().try_for_each(|destination| show_destination(destination, f))?;
-        self.show_routes(f)
+        self.show_routes(f)?;
+        self.reconciles.iter().try_for_each(|settings| reconcile::show(settings, f))
     }
 }
 
@@ -88,7 +91,8 @@ impl Config {
 
     fn show_routes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for route in &self.routes {
-            writeln!(f, "\n[[route]]\nname = {}\nsource = {}", quoted(&route.name), quoted(&route.source))?;
+            let sources = route.sources.iter().map(quoted);
+            writeln!(f, "\n[[route]]\nname = {}\nsource = [{}]", quoted(&route.name), joined(sources))?;
             let events = route.events.iter().cloned().map(|pattern: EventPattern| quoted(String::from(pattern)));
             writeln!(f, "events = [{}]\ndestination = {}", joined(events), quoted(&route.destination))?;
             let (order, once) = (route.order.as_str(), route.once.as_str());
@@ -111,15 +115,20 @@ fn show_backoff(backoff: Backoff, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 fn show_fetch(fetch: &fetch::Settings, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "\n[source.fetch]\nurl = {}", quoted(&fetch.url))?;
-    match &fetch.credential {
-        None => {}
-        Some(Credential::Token(token)) => writeln!(f, "token = {}", hidden(token))?,
-        Some(Credential::Login { url, user, password }) => {
-            writeln!(f, "login = {}\nuser = {}\npassword = {}", quoted(url), quoted(user), hidden(password))?;
-        }
-    }
+    show_credential(fetch.credential.as_ref(), f)?;
     writeln!(f, "timeout = {}", quoted(show_duration(fetch.timeout)))?;
     writeln!(f, "max_body_bytes = {}", fetch.max_body_bytes)
+}
+
+/// What opens a provider's API.
+pub(super) fn show_credential(credential: Option<&Credential>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match credential {
+        None => Ok(()),
+        Some(Credential::Token(token)) => writeln!(f, "token = {}", hidden(token)),
+        Some(Credential::Login { url, user, password }) => {
+            writeln!(f, "login = {}\nuser = {}\npassword = {}", quoted(shown_url(url)), quoted(user), hidden(password))
+        }
+    }
 }
 
 /// The destinations with no secret, as JSON would have them.
@@ -194,7 +203,7 @@ fn show_destination(settings: &destination::Settings, f: &mut fmt::Formatter<'_>
 }
 
 fn show_http(http: &HttpSettings, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "kind = \"http\"\nurl = {}", quoted(&http.url))?;
+    writeln!(f, "kind = \"http\"\nurl = {}", quoted(shown_url(&http.url)))?;
     if let Some(secret) = &http.secret {
         let scheme = match http.scheme {
             Scheme::ReceiptRoller => "receiptroller",
@@ -235,7 +244,7 @@ fn joined(items: impl Iterator<Item = String>) -> String {
 }
 
 /// A TOML string.
-fn quoted(value: impl Display) -> String {
+pub(super) fn quoted(value: impl Display) -> String {
     let mut quoted = String::from("\"");
     for c in value.to_string().chars() {
         match c {

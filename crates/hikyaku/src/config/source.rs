@@ -137,7 +137,7 @@ fn profile(section: &mut Section<'_>, preset: Profile) -> Profile {
 
 fn scheme(section: &mut Section<'_>, preset: Scheme, layout: &Layout) -> Scheme {
     let header = section.get("signature_header", parsed(header));
-    if header.is_none() && preset.header.is_empty() {
+    if header.is_none() && preset.header.is_empty() && !section.has("signature_header") {
         section
             .problem("signature_header", "is missing: the header in which this provider sends its signature or secret");
     }
@@ -164,10 +164,10 @@ fn check_content(section: &mut Section<'_>, scheme: &Scheme, layout: &Layout) {
     if content.has_id() && layout.id.is_empty() {
         section.problem("id", "is empty, and `signed_content` has {id}; say where it stands");
     }
-    if content.has_timestamp() && scheme.timestamp.is_none() {
+    if content.has_timestamp() && scheme.timestamp.is_none() && !section.has("signed_timestamp") {
         section.problem("signed_timestamp", "is missing, and `signed_content` has {timestamp}; say where it stands");
     }
-    if content.has_url() && scheme.url.is_none() {
+    if content.has_url() && scheme.url.is_none() && !section.has("url") {
         let message =
             "is missing: the URL under which the provider sends here, as it is written there, because it is signed";
         section.problem("url", message);
@@ -226,8 +226,14 @@ fn freshness(node: &Node) -> Result<Option<Duration>, String> {
     if text(node)? == "off" {
         return Ok(None);
     }
-    match duration(Duration::ZERO..=LONGEST_FRESHNESS)(node)? {
-        length if length >= MIN_FRESHNESS => Ok(Some(length)),
+    match duration(Duration::ZERO..=Duration::MAX)(node)? {
+        length if (MIN_FRESHNESS..=LONGEST_FRESHNESS).contains(&length) => Ok(Some(length)),
+        length if length > LONGEST_FRESHNESS => Err(format!(
+            "must be between {} and {}, or \"off\", not {:?}",
+            show_duration(MIN_FRESHNESS),
+            show_duration(LONGEST_FRESHNESS),
+            text(node)?
+        )),
         length => Err(format!(
             "must be at least {} or \"off\", not {:?}: a provider's last retry comes 71 minutes later and may still carry \
              the first time",

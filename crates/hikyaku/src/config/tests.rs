@@ -1,6 +1,7 @@
 mod destinations;
 mod fetch;
 mod overrides;
+mod reconcile;
 mod sources;
 
 use std::fs;
@@ -173,7 +174,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("listen = 'a'\nlisten = 'b'", "f.toml:2:1: is not TOML: duplicate key"),
     (
         "\n  liste = 1",
-        "f.toml:2:3: `liste` is not a setting; here are: api, destination, inbox, listen, log, old_sealing_keys, retention, route",
+        "f.toml:2:3: `liste` is not a setting; here are: api, destination, inbox, listen, log, old_sealing_keys, reconcile, retention, route",
     ),
     ("[sender]\nretries = 3", "f.toml:2:1: `sender.retries` is not a setting; here are: attempt_timeout, in_flight"),
     (
@@ -218,6 +219,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("[sender]\nin_flight = 0", "`sender.in_flight` must be between 1 and 65536, not 0"),
     ("[sender]\nin_flight = 3", "f.toml:2:13: `sender.in_flight` is 3, less than `sender.in_flight_per_webhook` (16)"),
     ("[sender.targets]\nallow = ['10.0.0.0/33']", "f.toml:2:10: `sender.targets.allow` must be a range of addresses"),
+    ("[sender.targets]\nallow = ['169.254.169.254']", "which nothing is ever delivered to"),
+    ("[sender.targets]\nallow = ['fd00:ec2::254/128']", "which nothing is ever delivered to"),
     ("[sender.targets]\nallow = ['10.1.0.0/8']", "names an address inside of a range; write \"10.0.0.0/8\""),
     ("[sender.targets]\nallow_http = 'yes'", "`sender.targets.allow_http` must be true or false, not a text"),
     ("[inbox]\nmax_body_bytes = 99999999999", "`inbox.max_body_bytes` must be between 1 and 16777216"),

@@ -8,7 +8,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hikyaku_core::address::{TargetPolicy, is_metadata};
 use hikyaku_core::signature::{MAX_SECRET_BYTES, Secret};
+use hikyaku_core::webhook::WebhookUrl;
 use ipnet::IpNet;
 use jiff::{Span, SpanRelativeTo};
 
@@ -116,12 +118,13 @@ pub(super) fn listen(node: &Node) -> Result<SocketAddr, String> {
 /// An address range, written without host bits so that what is meant is what is allowed; or a single address.
 pub(super) fn range(node: &Node) -> Result<IpNet, String> {
     let text = text(node)?;
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(IpNet::from(address));
-    }
-    let range: IpNet = text
-        .parse()
+    let range = text.parse::<IpAddr>().map(IpNet::from);
+    let range = range
+        .or_else(|_| text.parse())
         .map_err(|_| format!("must be a range of addresses like \"10.0.0.0/8\" or \"fd00::/8\", not {text:?}"))?;
+    if range.prefix_len() == range.max_prefix_len() && is_metadata(range.addr()) {
+        return Err(format!("names {text:?}, a cloud metadata address, which nothing is ever delivered to"));
+    }
     match range.trunc() {
         whole if whole == range => Ok(range),
         whole => Err(format!(
@@ -129,6 +132,13 @@ pub(super) fn range(node: &Node) -> Result<IpNet, String> {
             whole.to_string()
         )),
     }
+}
+
+/// A URL that the operator chose: any address, but for those that S7 refuses to everybody.
+pub(super) fn target(url: &str) -> Result<WebhookUrl, String> {
+    let url = WebhookUrl::parse(url).map_err(|error| error.to_string())?;
+    TargetPolicy::everywhere().vet_url(url.as_url()).map_err(|refusal| format!("leads nowhere: {refusal}"))?;
+    Ok(url)
 }
 
 /// The file of `sqlite:PATH`.

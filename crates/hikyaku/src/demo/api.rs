@@ -26,11 +26,11 @@ impl Api {
     }
 
     /// Hands a delivery on to the inbox as it came, and gives back the status it answered.
-    pub(super) async fn forward(&self, headers: &HeaderMap, body: Bytes) -> u16 {
+    pub(super) async fn forward(&self, source: &str, headers: &HeaderMap, body: Bytes) -> u16 {
         let names = ["x-rr-delivery", "x-rr-signature", "content-type"].map(HeaderName::from_static);
         let headers: Vec<_> =
             names.into_iter().filter_map(|name| Some((name.clone(), headers.get(&name)?.clone()))).collect();
-        let answer = self.0.exchange(Method::POST, "/in/receiptroller", &headers, body).await;
+        let answer = self.0.exchange(Method::POST, &format!("/in/{source}"), &headers, body).await;
         answer.map_or(502, |(status, _)| status)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -90,6 +91,13 @@ pub(super) enum Character {
     Moody(Api),
     /// Always answers 500.
     Closed,
+    /// Hands what comes on to the inbox while it is open, and answers 503 while it is not.
+    Gate {
+        /// Whether it is open.
+        open: Arc<AtomicBool>,
+        /// The inbox, once it can be reached.
+        inbox: Arc<OnceLock<Api>>,
+    },
 }
 
 impl Endpoint {
@@ -119,6 +127,13 @@ impl Endpoint {
         look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn hand_on(&self, id: String) {
+        self.seen(|seen| {
+            seen.handed_on += 1;
+            seen.taken.insert(id);
+        });
+    }
+
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -134,11 +149,21 @@ impl Endpoint {
             let attempt = *attempt;
             (say.number(&id), attempt)
         });
-        let Character::Moody(inbox) = character else {
-            if n == 0 {
-                say.line(&format!("old system  attempt {attempt} of {}: answered 500", say.label(&id)));
+        let inbox = match character {
+            Character::Moody(inbox) => inbox,
+            Character::Closed => {
+                if n == 0 {
+                    say.line(&format!("old system  attempt {attempt} of {}: answered 500", say.label(&id)));
+                }
+                return Ok(status(500));
             }
-            return Ok(status(500));
+            Character::Gate { open, inbox } => {
+                let inbox = inbox.get().filter(|_| open.load(Ordering::Acquire));
+                let Some(inbox) = inbox else { return Ok(status(503)) };
+                let answer = inbox.forward("shop", &parts.headers, body).await;
+                self.hand_on(id);
+                return Ok(status(answer));
+            }
         };
         let fault = Fault::of(n, attempt);
         if fault != Fault::None || attempt > 1 {
@@ -152,11 +177,8 @@ impl Endpoint {
                 Err(Broken)
             }
             Fault::None | Fault::TakesThenFails => {
-                let answer = inbox.forward(&parts.headers, body).await;
-                self.seen(|seen| {
-                    seen.handed_on += 1;
-                    seen.taken.insert(id);
-                });
+                let answer = inbox.forward("receiptroller", &parts.headers, body).await;
+                self.hand_on(id);
                 Ok(status(if fault == Fault::None { answer } else { 500 }))
             }
         }

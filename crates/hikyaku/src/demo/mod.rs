@@ -1,15 +1,20 @@
-//! `hikyaku demo`: the whole path in under a minute. A shop's sales and orders are published, delivered to a receiver that
-//! fails in many ways and to one that never accepts, received by the inbox, and end in an SQLite file; then the demo
-//! compares that file with what was published.
+//! `hikyaku demo`: the whole path in under a minute, in two acts at once.
+//!
+//! A shop's sales and orders are published, delivered to a receiver that fails in many ways and to one that never accepts,
+//! received by the inbox, and end in an SQLite file. And a provider, played by the sandbox, sends its own: it restarts and loses
+//! retries, switches its webhook off, is noticed, switched on, and asked for what never came. Then the demo compares the
+//! file with what was published and with what the provider lists.
 
 mod api;
 mod endpoints;
+mod provider;
 mod report;
 mod say;
 mod shop;
 
 use std::fs::create_dir_all;
 use std::io::Error;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +31,7 @@ use crate::config::Config;
 use crate::log;
 use api::Api;
 use endpoints::{Character, Endpoint};
+use provider::Provider;
 use report::Report;
 use say::Say;
 use shop::{Happening, Published};
@@ -36,6 +42,8 @@ const FASTER: u32 = 213;
 const PUBLISHED_FIRST: usize = 160;
 /// How often the demo looks whether something has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the provider's webhook is looked at.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// The demo gives up when something has not ended after so many looks: two minutes.
 const MOST_LOOKS: u32 = 1200;
 /// Signs the demo's deliveries. It is printed into the demo's configuration, so it protects nothing.
@@ -65,13 +73,23 @@ pub enum DemoError {
 pub async fn run(dir: Option<PathBuf>) -> Result<bool, DemoError> {
     let clock: SharedClock = Arc::new(SystemClock::start());
     let dir = fresh_directory(dir, &clock)?;
-    let config = Config::from_toml(&configuration(&dir)).map_err(|error| DemoError::Server(error.to_string()))?;
+    let say = Say::new(Arc::clone(&clock));
+    let provider = Provider::start(&clock, &say).await?;
+    std::fs::write(dir.join("hikyaku.toml"), configuration(&dir, provider.address))?;
+    let config = Config::from_toml(&configuration(&dir, provider.address));
+    let mut config = config.map_err(|error| DemoError::Server(error.to_string()))?;
+    // Faster than anybody may set it: the demo has less than a minute.
+    config
+        .reconciles
+        .iter_mut()
+        .filter_map(|reconcile| reconcile.watch.as_mut())
+        .for_each(|watch| watch.every = WATCH_EVERY);
     let app = App::start(config, clock.clone()).await.map_err(|error| DemoError::Server(error.to_string()))?;
     let api = Api::new(app.addr())?;
     let stop = CancellationToken::new();
     let serving = tokio::spawn(app.run_until(stop.clone().cancelled_owned()));
 
-    let report = show(&api, Say::new(clock), &dir).await;
+    let report = show(&api, say, &dir, provider).await;
 
     stop.cancel();
     serving
@@ -96,7 +114,7 @@ fn fresh_directory(dir: Option<PathBuf>, clock: &SharedClock) -> Result<PathBuf,
     }
 }
 
-fn configuration(dir: &Path) -> String {
+fn configuration(dir: &Path, provider: SocketAddr) -> String {
     let delays = [60, 600, 3600].map(|seconds| format!("\"{}ms\"", seconds * 1000 / FASTER)).join(", ");
     let file = |name: &str| Value::from(format!("sqlite:{}", dir.join(name).display()));
     format!(
@@ -145,15 +163,31 @@ source = "receiptroller"
 events = ["order.*"]
 destination = "orders"
 order = "latest"
-"#,
+{shop}"#,
         store = file("hikyaku.db"),
         books = file("books.db"),
+        shop = provider::configuration(provider, &file("books.db")),
     )
 }
 
 /// The show itself: everything between a server that runs and a report.
-async fn show(api: &Api, say: Say, dir: &Path) -> Result<Report, DemoError> {
-    std::fs::write(dir.join("hikyaku.toml"), configuration(dir))?;
+async fn show(api: &Api, say: Say, dir: &Path, provider: Provider) -> Result<Report, DemoError> {
+    let file = dir.join("books.db");
+    let (sent, shop) = tokio::try_join!(send(api, &say), provider.show(api, &say, &file))?;
+    let webhooks = [sent.books_hook.as_str(), sent.old_hook.as_str()];
+    Report::gather(api, dir, &sent.published, webhooks, &sent.books, shop).await
+}
+
+/// What the first act leaves behind.
+struct Sent {
+    published: Vec<Published>,
+    books: Endpoint,
+    books_hook: String,
+    old_hook: String,
+}
+
+/// The first act: the sender's.
+async fn send(api: &Api, say: &Say) -> Result<Sent, DemoError> {
     let books = Endpoint::start(Character::Moody(api.clone()), say.clone()).await?;
     let old_system = Endpoint::start(Character::Closed, say.clone()).await?;
     let books_hook = register(api, &books, "books").await?;
@@ -162,17 +196,17 @@ async fn show(api: &Api, say: Say, dir: &Path) -> Result<Report, DemoError> {
     let happenings = shop::happenings();
     say.line(&format!("publishing {} sales and orders to two webhooks: books, old system", happenings.len()));
     let (first, rest) = happenings.split_at(PUBLISHED_FIRST.min(happenings.len()));
-    let mut published = publish(api, &say, first, 0).await?;
+    let mut published = publish(api, say, first, 0).await?;
     say.line(&format!("{} are published; now four attempts at most, 71 minutes in 20 seconds", first.len()));
     wait("the old system's webhook", || is_off(api, &old_hook)).await?;
     say.line("old system  is switched off: one event failed four times");
-    published.extend(publish(api, &say, rest, first.len()).await?);
+    published.extend(publish(api, say, rest, first.len()).await?);
     say.line(&format!("{} more are published; the old system gets none of them", rest.len()));
     for event in &published {
         wait("a delivery", || has_ended(api, event.version.event.clone())).await?;
     }
     wait("the inbox's work", || is_worked_off(api)).await?;
-    Report::gather(api, dir, &published, [&books_hook, &old_hook], &books).await
+    Ok(Sent { published, books, books_hook, old_hook })
 }
 
 async fn register(api: &Api, endpoint: &Endpoint, description: &str) -> Result<String, DemoError> {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use hikyaku_core::ordering::{Verdict, Version, judge};
 use hyper::Method;
+use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
@@ -13,6 +14,7 @@ use super::DemoError;
 use super::api::Api;
 use super::endpoints::Endpoint;
 use super::shop::{Published, Row};
+use crate::sandbox::world::World;
 
 /// Rows of one table, beside what they should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +36,37 @@ pub(super) struct Report {
     switched_off: String,
     not_sent: usize,
     tables: [Table; 2],
+    shop: Shop,
+}
+
+/// The second act's figures: what the provider says, beside what came of it.
+#[derive(Debug, Clone)]
+pub(super) struct Shop {
+    delivered: usize,
+    lost: usize,
+    repaired: u64,
+    tables: [Table; 2],
+}
+
+impl Shop {
+    /// Reads both sides after all has ended.
+    pub(super) fn read(
+        world: &World,
+        books: &Path,
+        lost: usize,
+        delivered: usize,
+        repaired: u64,
+    ) -> Result<Self, DemoError> {
+        let books = Connection::open_with_flags(books, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let all = (Timestamp::MIN, Timestamp::MAX);
+        let sales = world.sales_between(all.0, all.1, all.1).into_iter().map(|sale| Row::of_sale(&sale.data));
+        let orders = world.orders_between(all.0, all.1).into_iter().map(|order| Row::of_order(&order.data));
+        let tables = [
+            Table::read("shop_sales", "sold_at", &books, sales.collect())?,
+            Table::read("shop_orders", "status", &books, orders.collect())?,
+        ];
+        Ok(Self { delivered, lost, repaired, tables })
+    }
 }
 
 impl Report {
@@ -44,6 +77,7 @@ impl Report {
         published: &[Published],
         [books, old_system]: [&str; 2],
         endpoint: &Endpoint,
+        shop: Shop,
     ) -> Result<Self, DemoError> {
         let (mut delivered, mut attempts, mut exhausted, mut not_sent) = (0, 0, 0, 0);
         for event in published {
@@ -67,15 +101,26 @@ impl Report {
             switched_off: format!("old system, after {}", off["offEvent"].as_str().unwrap_or("nothing")),
             not_sent,
             tables: [
-                Table::read("sales", "sold_at", &connection, published.iter().filter(|p| !p.happening.is_order()))?,
-                Table::read("orders", "status", &connection, published.iter().filter(|p| p.happening.is_order()))?,
+                Table::read(
+                    "sales",
+                    "sold_at",
+                    &connection,
+                    newest(published.iter().filter(|p| !p.happening.is_order())),
+                )?,
+                Table::read(
+                    "orders",
+                    "status",
+                    &connection,
+                    newest(published.iter().filter(|p| p.happening.is_order())),
+                )?,
             ],
+            shop,
         })
     }
 
     /// Whether every event was delivered and the tables hold exactly what was published.
     pub(super) fn both_sides_are_equal(&self) -> bool {
-        self.delivered == self.published && self.tables.iter().all(|table| table.rows == table.expected)
+        self.delivered == self.published && self.tables.iter().chain(&self.shop.tables).all(Table::is_equal)
     }
 }
 
@@ -96,16 +141,21 @@ async fn count_stale(api: &Api) -> Result<usize, DemoError> {
 }
 
 impl Table {
-    fn read<'a>(
+    fn read(
         name: &'static str,
         detail: &str,
         books: &Connection,
-        published: impl Iterator<Item = &'a Published>,
+        mut expected: Vec<Row>,
     ) -> Result<Self, rusqlite::Error> {
         let mut statement = books.prepare(&format!("SELECT id, total, {detail} FROM {name} ORDER BY id"))?;
         let row = |row: &rusqlite::Row<'_>| Ok(Row { key: row.get(0)?, total: row.get(1)?, detail: row.get(2)? });
         let rows = statement.query_map([], row)?.collect::<Result<_, _>>()?;
-        Ok(Self { name, rows, expected: newest(published) })
+        expected.sort_by(|one, other| one.key.cmp(&other.key));
+        Ok(Self { name, rows, expected })
+    }
+
+    fn is_equal(&self) -> bool {
+        self.rows == self.expected
     }
 }
 
@@ -124,7 +174,7 @@ fn newest<'a>(published: impl Iterator<Item = &'a Published>) -> Vec<Row> {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f)?;
-        let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "  {name:<24}{value}");
+        let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "  {name:<27}{value}");
         line("published", &self.published)?;
         line("delivered to books", &format_args!("{} of {}", self.delivered, self.published))?;
         line("attempts", &self.attempts)?;
@@ -134,8 +184,15 @@ impl fmt::Display for Report {
         line("switched off", &self.switched_off)?;
         line("not sent while off", &self.not_sent)?;
         for table in &self.tables {
-            let equal =
-                if table.rows == table.expected { "equal to what was published" } else { "NOT what was published" };
+            let equal = if table.is_equal() { "equal to what was published" } else { "NOT what was published" };
+            line(&format!("rows in {}", table.name), &format_args!("{}, {equal}", table.rows.len()))?;
+        }
+        let shop = &self.shop;
+        line("came from the provider", &format_args!("{} deliveries", shop.delivered))?;
+        line("retries the provider lost", &shop.lost)?;
+        line("fetched from its lists", &shop.repaired)?;
+        for table in &shop.tables {
+            let equal = if table.is_equal() { "equal to the provider's list" } else { "NOT the provider's list" };
             line(&format!("rows in {}", table.name), &format_args!("{}, {equal}", table.rows.len()))?;
         }
         Ok(())
@@ -146,7 +203,12 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    fn report(delivered: usize, row: &str) -> Report {
+    fn report(delivered: usize, row: &str, shop_row: &str) -> Report {
+        let listed = |name| Table {
+            name,
+            rows: vec![Row { key: shop_row.into(), total: 1, detail: String::new() }],
+            expected: vec![Row { key: "a".into(), total: 1, detail: String::new() }],
+        };
         let table = |name| Table {
             name,
             rows: vec![Row { key: row.into(), total: 1, detail: String::new() }],
@@ -162,14 +224,17 @@ mod tests {
             switched_off: String::new(),
             not_sent: 0,
             tables: [table("sales"), table("orders")],
+            shop: Shop { delivered: 1, lost: 1, repaired: 1, tables: [listed("shop_sales"), listed("shop_orders")] },
         }
     }
 
     #[test]
     fn a_difference_on_either_side_is_noticed() {
-        assert!(report(2, "a").both_sides_are_equal());
-        assert!(!report(1, "a").both_sides_are_equal());
-        assert!(!report(2, "b").both_sides_are_equal());
-        assert!(report(2, "b").to_string().contains("NOT what was published"));
+        assert!(report(2, "a", "a").both_sides_are_equal());
+        assert!(!report(1, "a", "a").both_sides_are_equal());
+        assert!(!report(2, "b", "a").both_sides_are_equal());
+        assert!(!report(2, "a", "b").both_sides_are_equal());
+        assert!(report(2, "b", "a").to_string().contains("NOT what was published"));
+        assert!(report(2, "a", "b").to_string().contains("NOT the provider's list"));
     }
 }

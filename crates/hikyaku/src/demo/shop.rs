@@ -47,18 +47,29 @@ impl Happening {
 
     /// What its object's row must be if this is the newest.
     pub(super) fn row(&self) -> Row {
-        let text = |pointer| self.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let total = |pointer| self.data.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
-        if self.is_order() {
-            Row { key: text("/order_id"), total: total("/total"), detail: text("/status") }
-        } else {
-            Row {
-                key: text("/id"),
-                total: total("/paymentSummary/grandTotal"),
-                detail: text("/terminalTransactionDateTime"),
-            }
-        }
+        if self.is_order() { Row::of_order(&self.data) } else { Row::of_sale(&self.data) }
     }
+}
+
+impl Row {
+    /// The row of a sale.
+    pub(super) fn of_sale(data: &Value) -> Self {
+        let [key, detail] = [text(data, "/id"), text(data, "/terminalTransactionDateTime")];
+        Self { key, total: amount(data, "/paymentSummary/grandTotal"), detail }
+    }
+
+    /// The row of an order.
+    pub(super) fn of_order(data: &Value) -> Self {
+        Self { key: text(data, "/order_id"), total: amount(data, "/total"), detail: text(data, "/status") }
+    }
+}
+
+fn text(data: &Value, pointer: &str) -> String {
+    data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn amount(data: &Value, pointer: &str) -> i64 {
+    data.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
 }
 
 /// All that happens, in its order: sales and orders mixed.

@@ -163,3 +163,13 @@ async fn another_process_that_was_there_makes_it_no_outage() {
     rig.live(&other, 2 * WINDOW, true).await;
     assert_eq!(one.beat().await.unwrap(), None);
 }
+
+#[test]
+fn a_clock_that_stands_before_the_last_sign_of_life_was_set_back() {
+    let at = |seconds| Timestamp::from_second(ZERO + seconds).unwrap();
+    assert_eq!(set_back(at(86_400), at(0)), Some(Duration::from_secs(86_400)));
+    assert_eq!(set_back(at(61), at(0)), Some(Duration::from_secs(61)));
+    for now in [0, 60, 61, 1000] {
+        assert_eq!(set_back(at(60), at(now)), None, "{now}: no more than clocks differ, or ahead");
+    }
+}

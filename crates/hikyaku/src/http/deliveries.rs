@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State as Shared;
+use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hikyaku_core::delivery::DeliveryState;
 use hikyaku_core::ids::{DeliveryKey, EventId, WebhookId};
+use hikyaku_core::operational::about;
 
 use super::State;
+use super::fields::read_nothing;
 use super::filters::MAX_SEARCHED_ROWS;
-use super::openapi::requests::{DeliveryFilter, InPage, Outcomes, Period};
+use super::openapi::requests::{DeliveryFilter, InPage, Nothing, Outcomes, Period};
 use super::page::{Cursor, Page};
 use super::problem::{Kind, Problem};
 use super::request::{InPath, Query};
@@ -58,9 +60,13 @@ pub(super) async fn list(
         look_at: MAX_SEARCHED_ROWS,
     });
     let found = found.await?;
-    let searched_to = found.searched_to.map(|place| (place.created_at, place.encode()));
-    let page =
-        Page::new(found.rows, limit, |row| row.position().encode(), |row| DeliveryItem::of(&row, state.clock.as_ref()));
+    let searched_to = found.searched_to.map(|place| (place.created_at, query.next(&place)));
+    let page = Page::new(
+        found.rows,
+        limit,
+        |row| query.next(&row.position()),
+        |row| DeliveryItem::of(&row, state.clock.as_ref()),
+    );
     Ok(Json(page.searched_to(searched_to)))
 }
 
@@ -74,15 +80,22 @@ pub(super) async fn list(
     path = "/v1/organizations/{organization}/deliveries/{event}/{webhook}/resend",
     operation_id = "resendDelivery",
     tag = "deliveries",
+    request_body = Option<Nothing>,
     responses(
         (status = 202, description = "The new run has begun.", body = DeliveryJson),
-        (status = 409, description = "A problem: delivery-waiting. Attempts are left."),
+        (status = 409, description = "A problem: delivery-waiting, about-itself."),
     ),
 )]
-pub(super) async fn resend(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Response, Problem> {
+pub(super) async fn resend(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    request: Request,
+) -> Result<Response, Problem> {
     let organization = path.organization()?;
     let (event, webhook) = (path.event(&organization)?, path.webhook(&organization)?);
+    read_nothing(request).await?;
     let key = DeliveryKey { organization, event, webhook };
+    refuse_news_of_itself(&state, &key).await?;
     match state.sender.resend(&key).await? {
         ResendOutcome::Begun => shown(&state, &key).await,
         ResendOutcome::NoSuchEvent => Err(Problem::not_found("event", key.event.as_str(), &key.organization)),
@@ -97,6 +110,21 @@ pub(super) async fn resend(Shared(state): Shared<Arc<State>>, path: InPath) -> R
             ),
         )),
     }
+}
+
+/// No webhook gets news of itself, on request neither.
+async fn refuse_news_of_itself(state: &State, key: &DeliveryKey) -> Result<(), Problem> {
+    let event = state.store.event(&key.organization, &key.event).await?;
+    let about = event.and_then(|event| about(event.event_type.as_str(), &event.body));
+    if about.as_ref() != Some(&key.webhook) {
+        return Ok(());
+    }
+    let detail = format!(
+        "The event {:?} tells of the webhook {:?} itself, and no webhook gets news of itself; nothing was changed.",
+        key.event.as_str(),
+        key.webhook.as_str()
+    );
+    Err(Problem::new(Kind::AboutItself, detail))
 }
 
 async fn shown(state: &State, key: &DeliveryKey) -> Result<Response, Problem> {

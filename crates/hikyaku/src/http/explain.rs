@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State as Shared;
 use hikyaku_core::explain::{self, Explanation, Situation};
+use hikyaku_core::operational::about;
 use hikyaku_core::webhook::Webhook;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -65,7 +66,8 @@ fn explained(event: &EventView, id: &str, webhook: Option<&Webhook>, clock: &dyn
     let outcomes = delivery.map(outcomes).unwrap_or_default();
     let situation = Situation {
         event_type: &event.event_type,
-        event_at: event.timestamp,
+        published_at: event.created_at,
+        is_about_it: about(event.event_type.as_str(), &event.body).is_some_and(|about| about.as_str() == id),
         webhook,
         delivery: delivery.map(|delivery| explain::Delivery {
             state: delivery.state,
@@ -73,6 +75,7 @@ fn explained(event: &EventView, id: &str, webhook: Option<&Webhook>, clock: &dyn
             next_attempt_at: delivery.next_attempt_at.map(|due| on_the_wall(due, clock)),
             reason: &delivery.reason,
             outcomes: &outcomes,
+            delivered_before: delivered_before(delivery),
         }),
         missed: event.missed.iter().find(|missed| missed.webhook.as_str() == id).map(|missed| &missed.off),
     };
@@ -83,6 +86,13 @@ fn explained(event: &EventView, id: &str, webhook: Option<&Webhook>, clock: &dyn
 fn outcomes(delivery: &DeliveryView) -> Vec<hikyaku_core::delivery::Outcome> {
     let of_run = delivery.attempts.iter().filter(|attempt| attempt.run == delivery.run);
     of_run.map(|attempt| attempt.outcome).collect()
+}
+
+/// The last run before the present one that was delivered, and the answer's status.
+fn delivered_before(delivery: &DeliveryView) -> Option<(u32, u16)> {
+    let mut earlier = delivery.attempts.iter().filter(|attempt| attempt.run < delivery.run);
+    let delivered = earlier.rfind(|attempt| attempt.outcome.is_success())?;
+    Some((delivered.run, delivered.outcome.http_status()))
 }
 
 /// An explanation, and of which webhook.

@@ -3,13 +3,32 @@
 
 use std::fmt;
 
+use axum::extract::Request;
 use hikyaku_core::{json, timestamp};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::body::{read, read_json};
 use super::problem::{FieldError, Kind, MAX_FIELD_ERRORS, Problem};
+
+/// Largest body of a request that has nothing to say, in bytes.
+const MAX_EMPTY_BYTES: usize = 1024;
+
+/// Takes the body of a request that has nothing to say: none, or an object without fields.
+pub(super) async fn read_nothing(request: Request) -> Result<(), Problem> {
+    let (head, body) = request.into_parts();
+    let body = read(body, MAX_EMPTY_BYTES).await?;
+    if body.is_empty() {
+        return Ok(());
+    }
+    let body = read_json(Request::from_parts(head, body.into()), MAX_EMPTY_BYTES).await?;
+    Fields::of_body(&body, &[])?.finish()
+}
+
+/// What a text field is expected to be.
+pub(super) const A_STRING: &str = "a string";
 
 /// The fields of one object, and what is wrong with them so far.
 pub(super) struct Fields<'a> {
@@ -44,7 +63,9 @@ impl<'a> Fields<'a> {
         let mut fields = Self { place, members: Vec::new(), errors: Vec::new() };
         for (name, value) in members {
             if !known.contains(&name.as_str()) {
-                fields.fail(&name, &format!("is not known here; known are {}", known.join(", ")));
+                let known =
+                    if known.is_empty() { "no field is".to_owned() } else { format!("known are {}", known.join(", ")) };
+                fields.fail(&name, &format!("is not known here; {known}"));
             } else if fields.has(&name) {
                 fields.fail(&name, "is given more than once");
             } else {
@@ -83,7 +104,14 @@ impl<'a> Fields<'a> {
     pub(super) fn get<T: Deserialize<'a>>(&mut self, name: &str, expected: &str) -> Option<T> {
         let value = serde_json::from_str(self.raw(name)?.get());
         if value.is_err() {
-            self.fail(name, &format!("must be {expected}"));
+            // The one thing that JSON can write and no text can hold.
+            let is_text = self.raw(name).is_some_and(|raw| raw.get().starts_with('"'));
+            let half = if is_text && expected == A_STRING {
+                " of whole characters, without half of a surrogate pair"
+            } else {
+                ""
+            };
+            self.fail(name, &format!("must be {expected}{half}"));
         }
         value.ok()
     }
@@ -107,7 +135,7 @@ impl<'a> Fields<'a> {
         name: &str,
         parse: impl FnOnce(String) -> Result<T, E>,
     ) -> Option<T> {
-        let text: String = self.get(name, "a string")?;
+        let text: String = self.get(name, A_STRING)?;
         parse(text).map_err(|error| self.fail(name, &error.to_string())).ok()
     }
 

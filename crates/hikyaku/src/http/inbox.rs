@@ -44,7 +44,7 @@ pub(super) async fn list(
         before: query.cursor(RowPosition::decode)?,
         limit: limit + 1,
     });
-    Ok(Json(Page::new(rows.await?, limit, |row| row.position.encode(), |row| RowItem::of(&row))))
+    Ok(Json(Page::new(rows.await?, limit, |row| query.next(&row.position), |row| RowItem::of(&row))))
 }
 
 /// Read an inbox row.

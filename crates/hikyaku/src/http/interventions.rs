@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 
 use super::State;
 use super::body::read_json;
-use super::fields::Fields;
+use super::fields::{Fields, read_nothing};
 use super::inbox::provider;
-use super::openapi::requests::{ManyRows, ManyRowsToDiscard, RowToDiscard, RowToReplay};
+use super::openapi::requests::{ManyRows, ManyRowsToDiscard, Nothing, RowToDiscard, RowToReplay};
 use super::openapi::words;
 use super::page::Cursor;
 use super::problem::{Kind, Problem};
@@ -77,13 +77,19 @@ pub(super) async fn replay(
     path = "/v1/organizations/{organization}/inbox/{source}/{delivery}/release",
     operation_id = "releaseInboxRow",
     tag = "inbox",
+    request_body = Option<Nothing>,
     responses(
         (status = 200, description = "It waits for its turn.", body = Intervened),
         (status = 409, description = "A problem: row-unfit, still-parked, still-unverified, source-gone."),
     ),
 )]
-pub(super) async fn release(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<Intervened>, Problem> {
+pub(super) async fn release(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    request: Request,
+) -> Result<Json<Intervened>, Problem> {
     let organization = path.organization()?;
+    read_nothing(request).await?;
     one(&state, organization, &path, Wanted::Release).await
 }
 

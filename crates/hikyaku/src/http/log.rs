@@ -51,8 +51,8 @@ pub(super) async fn list(
     if found.rows.is_empty() && found.searched_to.is_none() {
         require_webhook(&state, &organization, &webhook).await?;
     }
-    let searched_to = found.searched_to.map(|place| (place.started_at, place.encode()));
-    let page = Page::new(found.rows, limit, |row| position(row).encode(), |row| LogItem::of(&row));
+    let searched_to = found.searched_to.map(|place| (place.started_at, query.next(&place)));
+    let page = Page::new(found.rows, limit, |row| query.next(&position(row)), |row| LogItem::of(&row));
     Ok(Json(page.searched_to(searched_to)))
 }
 

@@ -69,6 +69,7 @@ pub(super) fn show(backlog: Option<Backlog>, now: Timestamp) {
     let unleased = backlog.deliveries.saturating_sub(backlog.deliveries_leased);
     gauge!(DELIVERIES_WAITING, "state" => "unleased").set(unleased as f64);
     gauge!(DELIVERIES_WAITING, "state" => "leased").set(backlog.deliveries_leased as f64);
+    gauge!(DELIVERIES_WAITING, "state" => "held").set(backlog.deliveries_held as f64);
     gauge!(DELIVERIES_LATE).set(late(backlog.oldest_delivery_due));
     gauge!(EFFECTS_WAITING).set(backlog.effects as f64);
     gauge!(EFFECTS_LATE).set(late(backlog.oldest_effect_due));
@@ -108,6 +109,7 @@ mod tests {
             deliveries: 3,
             deliveries_leased: 2,
             oldest_delivery_due: Some(at(40)),
+            deliveries_held: 7,
             effects: 2,
             oldest_effect_due: Some(at(200)),
             lanes: Default::default(),
@@ -120,6 +122,7 @@ mod tests {
             "hikyaku_store_up 1",
             "hikyaku_deliveries_waiting{state=\"unleased\"} 1",
             "hikyaku_deliveries_waiting{state=\"leased\"} 2",
+            "hikyaku_deliveries_waiting{state=\"held\"} 7",
             "hikyaku_deliveries_late_seconds 60",
             "hikyaku_effects_waiting 2",
             "hikyaku_effects_late_seconds 0",

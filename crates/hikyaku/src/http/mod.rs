@@ -11,6 +11,7 @@ mod events;
 mod explain;
 mod fields;
 mod filters;
+mod framing;
 mod health;
 mod inbox;
 mod interventions;
@@ -22,6 +23,7 @@ mod outages;
 mod page;
 mod problem;
 mod receive;
+mod reconcile;
 mod recoveries;
 mod request;
 mod rotate;
@@ -44,10 +46,12 @@ use crate::clock::SharedClock;
 use crate::inbox::destination::Shown;
 use crate::inbox::{Inbox, Source};
 use crate::outbound::Client;
+use crate::reconcile::Reconciler;
 use crate::sender::Sender;
 use crate::store::SharedStore;
 
 pub use access::{Access, MAX_TOKEN_AGE};
+pub use framing::{HasTwoLengths, MAX_LINE_BYTES, Watched, check_framing};
 pub use router::router;
 
 /// What the handlers work with.
@@ -58,6 +62,8 @@ pub struct State {
     pub sender: Arc<Sender>,
     /// Takes what is received.
     pub inbox: Arc<Inbox>,
+    /// Compares what was received with providers' lists.
+    pub reconciler: Arc<Reconciler>,
     /// Judges the URLs of webhooks.
     pub client: Arc<Client>,
     /// The two clocks.

@@ -9,12 +9,18 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method};
 use url::{Host, Url};
 
-use super::problem::{Kind, Problem};
+use super::problem::{FieldError, Kind, Problem};
 
 const FETCH_SITE: &str = "sec-fetch-site";
 
 /// Refuses a request that may come from a web page of another site.
 pub(super) fn check(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    if !headers.contains_key(HOST) {
+        return Err(Problem::of_fields(
+            Kind::InvalidRequest,
+            vec![FieldError::new("host", "is missing: HTTP/1.1 needs it")],
+        ));
+    }
     let Some(host) = only(headers, HOST).filter(|host| is_this_machine(host)) else {
         return Err(foreign(
             "its Host is not localhost or a loopback address, as when a site's name is made to point here; call \

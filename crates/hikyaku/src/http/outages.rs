@@ -32,7 +32,7 @@ pub(super) async fn list(Shared(state): Shared<Arc<State>>, query: Query) -> Res
     let query = query.only(&["limit", "cursor"])?;
     let (limit, before) = (query.limit()?, query.cursor(Timestamp::decode)?);
     let outages = state.store.outages(OutageQuery { before, limit: limit + 1 }).await?;
-    Ok(Json(Page::new(outages, limit, |outage| outage.from.encode(), OutageItem::of)))
+    Ok(Json(Page::new(outages, limit, |outage| query.next(&outage.from), OutageItem::of)))
 }
 
 /// An outage.

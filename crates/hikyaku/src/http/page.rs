@@ -128,6 +128,19 @@ impl Cursor for TokenId {
     }
 }
 
+/// A cycle's number.
+pub(super) struct CycleNumber(pub(super) i64);
+
+impl Cursor for CycleNumber {
+    fn encode(&self) -> String {
+        seal(&self.0.to_string())
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        open(text)?.parse().ok().map(Self)
+    }
+}
+
 fn seal(text: &str) -> String {
     BASE64URL_NOPAD.encode(text.as_bytes())
 }

@@ -53,12 +53,12 @@ pub(super) async fn missed(
     check_period(from, to, Kind::InvalidQuery)?;
     let (limit, after) = (query.limit()?, query.cursor(MissedPosition::decode)?);
     find(&state, &organization, &webhook).await?;
-    let query = MissedQuery { organization, webhook, from, to, after, limit: limit + 1 };
-    let found = state.store.missed(query).await?;
+    let asked = MissedQuery { organization, webhook, from, to, after, limit: limit + 1 };
+    let found = state.store.missed(asked).await?;
     Ok(Json(MissedPage {
         count_missed: found.missed,
         count_exhausted: found.exhausted,
-        page: Page::new(found.entries, limit, |entry| entry.position.encode(), |entry| MissedItem::of(&entry)),
+        page: Page::new(found.entries, limit, |entry| query.next(&entry.position), |entry| MissedItem::of(&entry)),
     }))
 }
 
@@ -189,7 +189,7 @@ async fn find(state: &State, organization: &OrganizationId, id: &WebhookId) -> R
 }
 
 /// Case 18: a window that can hold nothing is a mistake, and says so.
-fn check_period(from: Option<Timestamp>, to: Option<Timestamp>, kind: Kind) -> Result<(), Problem> {
+pub(super) fn check_period(from: Option<Timestamp>, to: Option<Timestamp>, kind: Kind) -> Result<(), Problem> {
     match (from, to) {
         (Some(from), Some(to)) if from >= to => {
             let detail = format!("must be after \"from\", which is {}", timestamp::format(from));

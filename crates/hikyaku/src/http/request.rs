@@ -4,11 +4,14 @@ use std::convert::Infallible;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
+use data_encoding::BASE64URL_NOPAD;
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
 use hikyaku_core::timestamp;
 use jiff::Timestamp;
+use ring::digest::{Context, SHA256};
 use url::form_urlencoded;
 
+use super::page::Cursor;
 use super::problem::{FieldError, Kind, Problem};
 
 /// Rows of a page where the query does not say.
@@ -56,8 +59,12 @@ impl InPath {
     }
 }
 
+/// Bytes of a digest that bind a cursor to its list; three bytes are four characters.
+const BINDING_BYTES: usize = 9;
+
 /// The parameters of a query string, decoded. As in forms, `+` stands for a space.
 pub(super) struct Query {
+    path: String,
     parameters: Vec<(String, String)>,
 }
 
@@ -66,7 +73,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let query = parts.uri.query().unwrap_or_default();
-        Ok(Self { parameters: form_urlencoded::parse(query.as_bytes()).into_owned().collect() })
+        let path = parts.uri.path().to_owned();
+        Ok(Self { path, parameters: form_urlencoded::parse(query.as_bytes()).into_owned().collect() })
     }
 }
 
@@ -137,8 +145,28 @@ impl Query {
         Ok(limit.unwrap_or(DEFAULT_PAGE_ROWS))
     }
 
-    /// `cursor`: where the page begins.
+    /// `cursor`: where the page begins. That of another list, or of this one with other filters, is none.
     pub(super) fn cursor<T>(&self, decode: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Problem> {
-        self.parse("cursor", "the nextCursor of an earlier page of this list", decode)
+        let own = |text: &str| text.strip_prefix(&self.binding()).and_then(decode);
+        self.parse("cursor", "the nextCursor of an earlier page of this list, asked for with the same filters", own)
+    }
+
+    /// A place in this list as it is handed out: only this list takes it back, with the same filters.
+    pub(super) fn next(&self, place: &impl Cursor) -> String {
+        self.binding() + &place.encode()
+    }
+
+    /// What stands for this list and its filters at the beginning of its cursors. How long a page is may change.
+    fn binding(&self) -> String {
+        let mut parameters: Vec<_> =
+            self.parameters.iter().filter(|(name, _)| name != "cursor" && name != "limit").collect();
+        parameters.sort();
+        let mut digest = Context::new(&SHA256);
+        let texts = parameters.into_iter().flat_map(|(name, value)| [name, value]);
+        for text in [&self.path].into_iter().chain(texts) {
+            digest.update(&(text.len() as u64).to_be_bytes());
+            digest.update(text.as_bytes());
+        }
+        BASE64URL_NOPAD.encode(&digest.finish().as_ref()[..BINDING_BYTES])
     }
 }

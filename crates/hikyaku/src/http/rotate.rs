@@ -53,7 +53,7 @@ pub(super) async fn rotate_secret(
     let change = WebhookChange { rotation, ..WebhookChange::default() };
     let changed = state.store.update_webhook(&organization, &webhook.id, change, state.clock.now()).await?;
     let changed = changed.ok_or_else(|| not_found(&path, &organization))?;
-    Ok(Json(WebhookWithSecret::of(&changed)))
+    Ok(Json(WebhookWithSecret::of(&changed, state.clock.now())))
 }
 
 fn read_overlap(fields: &mut Fields<'_>) -> Duration {

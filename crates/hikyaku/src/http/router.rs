@@ -9,16 +9,14 @@ use std::task::Poll;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::HeaderValue;
-use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 
 use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
 use super::{
-    State, access, deliveries, docs, events, explain, health, inbox, interventions, log, metrics, openapi, outages,
-    receive, recoveries, rotate, routes, sources, tokens, trial, webhooks,
+    State, access, deliveries, docs, events, explain, framing, health, inbox, interventions, log, metrics, openapi,
+    outages, receive, reconcile, recoveries, rotate, routes, sources, tokens, trial, webhooks,
 };
 
 /// Routes under one guard, and their paths, so that a test can walk them all.
@@ -73,6 +71,9 @@ pub(super) fn organization_routes() -> Routes {
         .route("/v1/organizations/{organization}/sources", get(sources::list))
         .route("/v1/organizations/{organization}/routes", get(routes::list_routes))
         .route("/v1/organizations/{organization}/destinations", get(routes::list_destinations))
+        .route("/v1/organizations/{organization}/reconcile", get(reconcile::list))
+        .route("/v1/organizations/{organization}/reconcile/{reconcile}/cycles", get(reconcile::cycles))
+        .route("/v1/organizations/{organization}/reconcile/{reconcile}/run", post(reconcile::run))
         .route("/v1/organizations/{organization}/tokens", get(tokens::list_own).post(tokens::create_own))
         .route("/v1/organizations/{organization}/tokens/{token}", delete(tokens::revoke_own))
 }
@@ -112,7 +113,7 @@ pub fn router(state: State) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(answer_panics))
         .layer(from_fn(metrics::count))
-        .layer(from_fn(end_connection_after_chunks))
+        .layer(from_fn(framing::check_framing))
         .with_state(state)
 }
 
@@ -129,20 +130,6 @@ async fn answer_panics(request: Request, next: Next) -> Response {
     .await
 }
 
-/// Ends the connection after a request that came in chunks (S23).
-///
-/// A request may say its length twice, as Transfer-Encoding and as Content-Length; hyper takes the first and hides the
-/// second. A proxy before us may have taken the second, and what it thinks is the body's end would be read here as a
-/// request of its own. On a connection that ends, nothing is.
-async fn end_connection_after_chunks(request: Request, next: Next) -> Response {
-    let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
-    let mut response = next.run(request).await;
-    if is_chunked {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
-}
-
 fn of_panic(panic: &(dyn Any + Send)) -> Response {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(panic = text.unwrap_or("of unknown kind"), "a request handler panicked");
@@ -152,9 +139,6 @@ fn of_panic(panic: &(dyn Any + Send)) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
-
     use super::*;
 
     #[tokio::test]
@@ -170,20 +154,5 @@ mod tests {
             assert_eq!(answer.status(), 500);
             assert_eq!(answer.headers()["content-type"], "application/problem+json");
         }
-    }
-
-    /// S23: what hides behind an ambiguous length is never read as a request.
-    #[tokio::test]
-    async fn s23_a_request_with_two_lengths_is_the_last_of_its_connection() {
-        let app = Router::new().route("/", post(|| async { "one" })).layer(from_fn(end_connection_after_chunks));
-        let base = crate::http::tests::serve(app).await;
-        let mut stream = TcpStream::connect(base.trim_start_matches("http://")).await.unwrap();
-        let hidden = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
-        let lengths = format!("content-length: {}\r\ntransfer-encoding: chunked", hidden.len() + 5);
-        let request = format!("POST / HTTP/1.1\r\nhost: x\r\n{lengths}\r\n\r\n0\r\n\r\n{hidden}");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answers = String::new();
-        stream.read_to_string(&mut answers).await.unwrap();
-        assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{answers}");
     }
 }

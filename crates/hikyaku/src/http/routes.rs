@@ -76,7 +76,7 @@ pub(super) struct RouteItem {
     /// Its name.
     name: String,
     /// Where its deliveries come in.
-    source: String,
+    sources: Vec<String>,
     /// The event types that it takes.
     events: Vec<String>,
     /// Where they go.
@@ -123,7 +123,7 @@ impl RouteItem {
         });
         Self {
             name: route.name,
-            source: route.source,
+            sources: route.sources,
             events: route.events.into_iter().map(String::from).collect(),
             destination: route.destination,
             order: route.order.as_str(),

@@ -1,5 +1,6 @@
 //! The settings of a webhook, as they stand flat in its JSON. `null` puts one back to its default.
 
+use hikyaku_core::retry::MIN_RETRY_DELAY;
 use hikyaku_core::signature::Scheme;
 use hikyaku_core::webhook::Setting;
 
@@ -38,7 +39,17 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Setting> {
         fields.checked("signature", SCHEMES).map(Setting::Signature),
         fields.checked("traceContext", "true or false").map(Setting::TraceContext),
     ];
+    check_delays(fields, &given);
     given.into_iter().flatten().collect()
+}
+
+/// The configuration's bound holds here too. What was stored before there was one can still be read.
+fn check_delays(fields: &mut Fields<'_>, given: &[Option<Setting>]) {
+    let Some(Some(Setting::RetryDelays(Some(schedule)))) = given.first() else { return };
+    if schedule.shortest().is_some_and(|shortest| shortest < MIN_RETRY_DELAY) {
+        let least = MIN_RETRY_DELAY.as_secs_f64();
+        fields.fail("retryDelays", &format!("has the delay 0; at least {least} is allowed, and [] means one attempt"));
+    }
 }
 
 /// The scheme that is given, or the default; `None` where what is given is none.

@@ -212,7 +212,7 @@ async fn list(
     let query = query.only(&["limit", "cursor"])?;
     let (limit, before) = (query.limit()?, query.cursor(TokenId::decode)?);
     let rows = state.store.tokens(TokenQuery { organization, before, limit: limit + 1 }).await?;
-    Ok(Json(Page::new(rows, limit, |row| row.id.encode(), |row| TokenView::of(&row))))
+    Ok(Json(Page::new(rows, limit, |row| query.next(&row.id), |row| TokenView::of(&row))))
 }
 
 async fn revoke(state: &State, organization: Option<OrganizationId>, id: &str) -> Result<StatusCode, Problem> {

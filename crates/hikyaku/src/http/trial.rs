@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State as Shared;
+use axum::extract::{Request, State as Shared};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use hikyaku_core::advice::{Tested, advice};
 use hikyaku_core::delivery::Outcome;
@@ -12,6 +12,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::State;
+use super::fields::read_nothing;
+use super::openapi::requests::Nothing;
 use super::openapi::words;
 use super::problem::{Kind, Problem};
 use super::request::InPath;
@@ -26,13 +28,19 @@ use crate::sender::Trial;
     path = "/v1/organizations/{organization}/webhooks/{webhook}/test",
     operation_id = "testWebhook",
     tag = "webhooks",
+    request_body = Option<Nothing>,
     responses(
         (status = 200, description = "What the endpoint said.", body = TrialJson),
         (status = 429, description = "A problem: too-many-tests."),
     ),
 )]
-pub(super) async fn test(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<TrialJson>, Problem> {
+pub(super) async fn test(
+    Shared(state): Shared<Arc<State>>,
+    path: InPath,
+    request: Request,
+) -> Result<Json<TrialJson>, Problem> {
     let organization = path.organization()?;
+    read_nothing(request).await?;
     let webhook = webhooks::find(&state, &path, &organization).await?;
     match state.sender.test(Arc::clone(&webhook)).await {
         Some(trial) => Ok(Json(TrialJson::of(&trial, &webhook))),

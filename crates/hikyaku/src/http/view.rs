@@ -70,7 +70,8 @@ pub(super) struct WebhookView {
 }
 
 impl WebhookView {
-    pub(super) fn of(webhook: &Webhook) -> Self {
+    /// A webhook as it is at `now`.
+    pub(super) fn of(webhook: &Webhook, now: Timestamp) -> Self {
         let (off_reason, off_event) = match webhook.off.as_ref().map(|off| &off.reason) {
             None => (None, None),
             Some(OffReason::Paused) => (Some("paused"), None),
@@ -84,7 +85,7 @@ impl WebhookView {
             active: webhook.off.is_none(),
             settings: webhook.settings.clone(),
             public_key: webhook.settings.signature.public_key(&webhook.secret),
-            previous_secret_until: webhook.previous_secret.as_ref().map(|previous| timestamp::format(previous.until)),
+            previous_secret_until: webhook.good_previous(now).map(|previous| timestamp::format(previous.until)),
             created_at: timestamp::format(webhook.created_at),
             off_since: webhook.off.as_ref().map(|off| timestamp::format(off.since)),
             off_reason,
@@ -104,8 +105,8 @@ pub(super) struct WebhookWithSecret {
 }
 
 impl WebhookWithSecret {
-    pub(super) fn of(webhook: &Webhook) -> Self {
-        Self { webhook: WebhookView::of(webhook), secret: webhook.secret.reveal().to_owned() }
+    pub(super) fn of(webhook: &Webhook, now: Timestamp) -> Self {
+        Self { webhook: WebhookView::of(webhook, now), secret: webhook.secret.reveal().to_owned() }
     }
 }
 

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use super::State;
 use super::body::read_json;
-use super::fields::Fields;
+use super::fields::{A_STRING, Fields};
 use super::openapi::requests::{self, NewWebhook};
 use super::problem::{FieldError, Kind, Problem};
 use super::request::{InPath, Query};
@@ -85,7 +85,8 @@ pub(super) async fn create(
     };
     state.store.create_webhook(webhook.clone()).await?;
     let location = format!("/v1/organizations/{}/webhooks/{}", webhook.organization, webhook.id);
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(WebhookWithSecret::of(&webhook))).into_response())
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(WebhookWithSecret::of(&webhook, state.clock.now())))
+        .into_response())
 }
 
 /// List webhooks.
@@ -105,7 +106,8 @@ pub(super) async fn list(
 ) -> Result<Json<Items<WebhookView>>, Problem> {
     query.only(&[])?;
     let webhooks = state.store.webhooks(&path.organization()?).await?;
-    Ok(Json(Items { items: webhooks.iter().map(|webhook| WebhookView::of(webhook)).collect() }))
+    let now = state.clock.now();
+    Ok(Json(Items { items: webhooks.iter().map(|webhook| WebhookView::of(webhook, now)).collect() }))
 }
 
 /// Read a webhook.
@@ -118,7 +120,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn read(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<WebhookView>, Problem> {
     let organization = path.organization()?;
-    Ok(Json(WebhookView::of(&*find(&state, &path, &organization).await?)))
+    Ok(Json(WebhookView::of(&*find(&state, &path, &organization).await?, state.clock.now())))
 }
 
 /// The webhook that the path names.
@@ -157,10 +159,10 @@ pub(super) async fn change(
         None => None,
     };
     let Given { events, description, active, settings, .. } = given;
-    if settings.iter().any(|setting| matches!(setting, Setting::Signature(_))) {
-        check_scheme(&*find(&state, &path, &organization).await?, &settings)?;
-    }
     let now = state.clock.now();
+    if settings.iter().any(|setting| matches!(setting, Setting::Signature(_))) {
+        check_scheme(&*find(&state, &path, &organization).await?, &settings, now)?;
+    }
     let notice = match active {
         Some(active) => switch_notice(&state, &organization, &id, url.as_ref(), active, now).await?,
         None => None,
@@ -170,7 +172,7 @@ pub(super) async fn change(
     // What was held for it may go now, and so may the notice.
     state.sender.wake_recoveries();
     state.sender.wake();
-    changed.map(|webhook| Json(WebhookView::of(&webhook))).ok_or_else(|| not_found(&path, &organization))
+    changed.map(|webhook| Json(WebhookView::of(&webhook, now))).ok_or_else(|| not_found(&path, &organization))
 }
 
 /// What other webhooks are told if the change switches this one on or off; the store knows whether it does.
@@ -223,7 +225,7 @@ struct Given {
 
 fn read_change(mut fields: Fields<'_>) -> Result<Given, Problem> {
     let given = Given {
-        url: fields.get("url", "a string"),
+        url: fields.get("url", A_STRING),
         events: read_patterns(&mut fields),
         description: fields.parse("description", |text| match text.len() {
             0..=MAX_DESCRIPTION_BYTES => Ok(text),
@@ -271,19 +273,25 @@ pub(super) fn check_secret(text: String, scheme: Option<Scheme>) -> Result<Secre
     }
 }
 
-/// Whether a webhook's secrets can sign by the scheme that is set.
-fn check_scheme(webhook: &Webhook, settings: &[Setting]) -> Result<(), Problem> {
-    let previous = webhook.previous_secret.as_ref().map(|previous| &previous.secret);
+/// Whether a webhook's secrets, as far as they are good now, can sign by the scheme that is set.
+fn check_scheme(webhook: &Webhook, settings: &[Setting], now: Timestamp) -> Result<(), Problem> {
+    let mut errors = Vec::new();
     for setting in settings {
         let Setting::Signature(scheme) = setting else { continue };
-        if let Some(error) = [&webhook.secret].into_iter().chain(previous).find_map(|secret| scheme.check(secret).err())
-        {
-            let detail =
-                format!("does not fit the webhook's secret, which {error}; register a webhook of its own for it");
-            return Err(vec![FieldError::new("signature", &detail)].into());
-        }
+        let unfit = webhook.secrets(now).map(|secret| scheme.check(secret).err()).collect::<Vec<_>>();
+        let detail = match unfit.as_slice() {
+            [Some(error), ..] => {
+                format!("does not fit the webhook's secret, which {error}; register a webhook of its own for it")
+            }
+            [None, Some(error)] => format!(
+                "does not fit the webhook's previous secret, which {error} and is good for a while yet; set it when \
+                 previousSecretUntil has passed, or rotate the secret with \"overlap\": 0 first"
+            ),
+            _ => continue,
+        };
+        errors.push(FieldError::new("signature", &detail));
     }
-    Ok(())
+    if errors.is_empty() { Ok(()) } else { Err(errors.into()) }
 }
 
 /// S1-S7: refuses what could not be delivered to anyway. Every attempt judges the address anew (S4).

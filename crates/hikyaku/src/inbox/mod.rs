@@ -2,6 +2,7 @@
 
 pub mod destination;
 pub mod fetch;
+mod import;
 mod interventions;
 mod metrics;
 mod outlet;
@@ -32,6 +33,7 @@ use crate::clock::SharedClock;
 use crate::store::{Committer, SharedStore};
 use destination::Destination;
 use fetch::Fetcher;
+pub use import::{Import, Imported};
 pub use interventions::{FoundRows, MAX_LOOKED_AT_ROWS, MAX_STEP_ROWS, Outcome, RowFilter, RowId, Wanted};
 use outlet::Outlet;
 pub use quarantine::{OnBadSignature, Room};
@@ -39,7 +41,7 @@ use receive::Intake;
 pub use receive::Received;
 use refusals::BodyHash;
 pub use refusals::SourceState;
-pub use trial::{Trial, Tried, TriedRoute};
+pub use trial::{Answer, Trial, Tried, TriedRoute};
 
 /// Begins the ids that are hashes.
 const HASH_PREFIX: &str = "sha256:";
@@ -70,8 +72,8 @@ pub struct Source {
 pub struct Route {
     /// Its name; unique.
     pub name: String,
-    /// The source's name.
-    pub source: String,
+    /// The sources' names, each once; they are of one organization and one provider, whose keys mean the same.
+    pub sources: Vec<String>,
     /// Which event types.
     pub events: Vec<EventPattern>,
     /// The destination's name.
@@ -194,7 +196,7 @@ pub struct Inbox {
 impl Inbox {
     /// Puts an inbox together. `owner` names this process in leases and must be new at every start.
     ///
-    /// `fetchers` go by the source's name. The configuration has checked that names are unique and that every route has its source and its destination;
+    /// `fetchers` go by the source's name. The configuration has checked that names are unique and that every route has its sources and its destination;
     /// a route that lacks one takes nothing.
     #[expect(clippy::too_many_arguments, reason = "called once, where everything is wired together")]
     pub fn new(
@@ -213,18 +215,20 @@ impl Inbox {
         let mut intakes: HashMap<_, _> = sources.into_iter().map(|s| (s.name.clone(), Intake::new(s))).collect();
         let mut outlets = HashMap::new();
         for route in routes {
-            let (Some(intake), Some(destination)) =
-                (intakes.get_mut(&route.source), destinations.get(&route.destination))
-            else {
+            let organization = route.sources.iter().find_map(|name| Some(intakes.get(name)?.organization().clone()));
+            let (Some(organization), Some(destination)) = (organization, destinations.get(&route.destination)) else {
                 tracing::error!(
                     route = route.name,
                     "the route's source or destination does not exist; it takes nothing"
                 );
                 continue;
             };
-            intake.add_route(&route);
-            let fetcher = fetchers.get(&route.source).cloned();
-            let outlet = Outlet::new(intake.organization().clone(), route, destination.clone(), fetcher);
+            for source in &route.sources {
+                intakes.get_mut(source).into_iter().for_each(|intake| intake.add_route(&route));
+            }
+            let fetcher = |source: &String| Some((source.clone(), fetchers.get(source)?.clone()));
+            let fetchers = route.sources.iter().filter_map(fetcher).collect();
+            let outlet = Outlet::new(organization, route, destination.clone(), fetchers);
             outlets.insert(outlet.name().to_owned(), Arc::new(outlet));
         }
         Arc::new(Self {

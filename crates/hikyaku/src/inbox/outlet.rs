@@ -10,18 +10,31 @@ use tokio::sync::Notify;
 
 use super::destination::Destination;
 use super::fetch::Fetcher;
+use super::refresh::Absences;
 use super::{LastError, Once, Order, Route, RouteStatus};
 use crate::store::{EffectState, WorkRow};
+
+/// Most rows that one reading of a present state covers. They come without their bodies, but for the newest one's.
+const ROWS_PER_READING: u32 = 500;
+
+/// How much of a lane is taken at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Portion {
+    pub(super) rows_each: u32,
+    pub(super) last_body_only: bool,
+}
 
 /// A route with its destination and its slots.
 pub(super) struct Outlet {
     pub(super) organization: OrganizationId,
     pub(super) route: Route,
     pub(super) destination: Arc<dyn Destination>,
-    /// Reads the present state, where the source's provider can be asked.
-    pub(super) fetcher: Option<Arc<Fetcher>>,
+    /// What reads present states, by the source's name, where its provider can be asked.
+    fetchers: Vec<(String, Arc<Fetcher>)>,
     /// Lanes under way.
     pub(super) busy: AtomicU32,
+    /// Keys that its source's provider does not have.
+    pub(super) absences: Absences,
     last_error: Mutex<Option<LastError>>,
 }
 
@@ -30,17 +43,33 @@ impl Outlet {
         organization: OrganizationId,
         route: Route,
         destination: Arc<dyn Destination>,
-        fetcher: Option<Arc<Fetcher>>,
+        fetchers: Vec<(String, Arc<Fetcher>)>,
     ) -> Self {
-        Self { organization, route, destination, fetcher, busy: AtomicU32::new(0), last_error: Mutex::default() }
+        let (busy, absences, last_error) = Default::default();
+        Self { organization, route, destination, fetchers, busy, absences, last_error }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.route.name
     }
 
+    /// What reads the present state for a row that came through this source. A source that is gone is of the same provider
+    /// as the others, and the first of them is asked.
+    pub(super) fn fetcher(&self, source: &str) -> Option<&Arc<Fetcher>> {
+        let own = self.fetchers.iter().find(|(name, _)| name == source);
+        own.or(self.fetchers.first()).map(|(_, fetcher)| fetcher)
+    }
+
     pub(super) fn organization(&self) -> &OrganizationId {
         &self.organization
+    }
+
+    /// How much of a lane it takes at a time: all that one reading covers, or as many rows as the destination says.
+    pub(super) fn portion(&self) -> Portion {
+        match self.route.order {
+            Order::Fetch => Portion { rows_each: ROWS_PER_READING, last_body_only: true },
+            _ => Portion { rows_each: self.destination.rows_at_a_time(), last_body_only: false },
+        }
     }
 
     pub(super) fn status(&self) -> RouteStatus {

@@ -1,8 +1,11 @@
 //! The way out: takes due lanes under a lease, lets their rows take effect in order, and writes what came of it (C15).
 //!
 //! One loop looks in the store, on a nudge and by the clock; recovery after a crash is the same path. A lane's rows take
-//! effect one after another, lanes side by side, and a route's lanes take no other route's slots.
+//! effect one after another, lanes side by side, and a route's lanes take no other route's slots. What came of a row is written before the next one is
+//! begun, unless the destination commits with its effects that they were made: a crash repeats what was under way, and
+//! no more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::destination::Effect;
-use super::outlet::{Outlet, Slot};
+use super::outlet::{Outlet, Portion, Slot};
 use super::{Inbox, Order, metrics};
 use crate::clock;
 use crate::store::{
@@ -23,10 +26,6 @@ use crate::store::{
 };
 use crate::trace;
 
-/// Most rows of one lane that are taken at a time.
-const ROWS_PER_LANE: u32 = 32;
-/// Most rows that one reading of a present state covers. They come without their bodies, but for the newest one's.
-const ROWS_PER_READING: u32 = 500;
 /// The loop looks in the store at least this often, so that no wrong time can park it.
 const POLL_CAP: Duration = Duration::from_secs(5);
 /// The pause after the store did not answer a claim.
@@ -94,20 +93,17 @@ impl Inbox {
     /// Looks once for due lanes and starts them; returns how long to wait for more.
     async fn claim(self: &Arc<Self>, lanes: &TaskTracker, stop: &CancellationToken) -> Duration {
         let mut pause = POLL_CAP;
-        for is_reading in [false, true] {
-            let slots = self.free_slots(is_reading);
-            if !slots.is_empty() {
-                pause = pause.min(self.claim_of(slots, is_reading, lanes, stop).await);
-            }
+        for (portion, slots) in self.free_slots() {
+            pause = pause.min(self.claim_of(portion, slots, lanes, stop).await);
         }
         pause
     }
 
-    /// The same for routes that read present states, or for those that do not.
+    /// The same for the routes that take such portions.
     async fn claim_of(
         self: &Arc<Self>,
+        portion: Portion,
         slots: Vec<(OrganizationId, String, u32)>,
-        is_reading: bool,
         lanes: &TaskTracker,
         stop: &CancellationToken,
     ) -> Duration {
@@ -116,9 +112,8 @@ impl Inbox {
         // A row begun at the last moment still ends, and is written, within the lease.
         let last_start = now.checked_add(effect).unwrap_or(now);
         let lease = Lease { owner: self.owner.clone(), duration: effect * 2 + LEASE_SPARE };
-        let rows_each = if is_reading { ROWS_PER_READING } else { ROWS_PER_LANE };
-        let claim = LaneClaim { lease, now, slots, rows_each, last_body_only: is_reading };
-        match self.store.claim_lanes(claim).await {
+        let Portion { rows_each, last_body_only } = portion;
+        match self.store.claim_lanes(LaneClaim { lease, now, slots, rows_each, last_body_only }).await {
             Ok(claims) => {
                 for lane in claims.lanes {
                     self.start(lane, last_start, lanes, stop);
@@ -132,12 +127,17 @@ impl Inbox {
         }
     }
 
-    fn free_slots(&self, is_reading: bool) -> Vec<(OrganizationId, String, u32)> {
-        let free =
-            |outlet: &Outlet| self.settings.in_flight_per_route.saturating_sub(outlet.busy.load(Ordering::Acquire));
-        let outlets = self.outlets.values().filter(|outlet| (outlet.route.order == Order::Fetch) == is_reading);
-        let slots = outlets.map(|o| (o.organization.clone(), o.route.name.clone(), free(o)));
-        slots.filter(|(_, _, free)| *free > 0).collect()
+    /// The free slots of the routes, by the portions in which these take their lanes' rows.
+    fn free_slots(&self) -> BTreeMap<Portion, Vec<(OrganizationId, String, u32)>> {
+        let mut slots = BTreeMap::<_, Vec<_>>::new();
+        for outlet in self.outlets.values() {
+            let free = self.settings.in_flight_per_route.saturating_sub(outlet.busy.load(Ordering::Acquire));
+            if free > 0 {
+                let slot = (outlet.organization.clone(), outlet.route.name.clone(), free);
+                slots.entry(outlet.portion()).or_default().push(slot);
+            }
+        }
+        slots
     }
 
     fn start(
@@ -148,18 +148,16 @@ impl Inbox {
         stop: &CancellationToken,
     ) {
         let Some(outlet) = self.outlets.get(&lane.key.route).cloned() else { return };
-        outlet.busy.fetch_add(1, Ordering::AcqRel);
-        if lane.is_takeover {
+        if let Some(delivery) = &lane.interrupted {
             // The cause of every effect that is seen twice though its destination took it: a crash, or a store that was away.
-            let (route, rows) = (outlet.name(), lane.rows.len());
-            let delivery = lane.rows.first().map(|row| &*row.delivery);
             tracing::warn!(
-                route,
+                route = outlet.name(),
                 delivery,
-                rows,
                 "work on a key was begun before and its end never written; effects it may have had are made again"
             );
+            metrics::effect(outlet.name(), "interrupted");
         }
+        outlet.busy.fetch_add(1, Ordering::AcqRel);
         let slot = Slot { outlet, wake: self.wake.clone() };
         let (inbox, stop) = (self.clone(), stop.clone());
         lanes.spawn(async move {
@@ -214,7 +212,7 @@ impl Inbox {
     /// Lets one row take effect, or ends it without, or says when to try again.
     async fn take(&self, outlet: &Outlet, row: Arc<WorkRow>, progress: &mut Progress) {
         let ended = match outlet.ends_without_effect(progress.applied.as_ref(), &row) {
-            Some(ended) => Ok(ended),
+            Some((state, detail)) => Ok(end(&row, state, row.failures, detail)),
             None => self.after(outlet, &row, self.apply(outlet, row.clone()).await),
         };
         self.note(outlet, &row, ended, progress);
@@ -225,20 +223,20 @@ impl Inbox {
         &self,
         outlet: &Outlet,
         row: &WorkRow,
-        ended: Result<(EffectState, String), RetryRow>,
+        ended: Result<EndedRow, RetryRow>,
         progress: &mut Progress,
     ) {
-        let (route, delivery) = (outlet.name(), row.delivery.clone());
+        let (route, delivery) = (outlet.name(), &row.delivery);
         match ended {
-            Ok((state, detail)) => {
-                if state == EffectState::Dead {
-                    outlet.failed(self.clock.now(), &delivery, &detail);
-                    tracing::error!(route, delivery, detail = first_line(&detail), "an inbox row is dead");
+            Ok(ended) => {
+                if ended.state == EffectState::Dead {
+                    outlet.failed(self.clock.now(), delivery, &ended.detail);
+                    tracing::error!(route, delivery, detail = first_line(&ended.detail), "an inbox row is dead");
                 }
-                if state == EffectState::Done {
+                if ended.state == EffectState::Done {
                     progress.applied = progress.applied.take().max(Some(row.version.clone()));
                 }
-                progress.ended.push(EndedRow { delivery, state, detail });
+                progress.ended.push(ended);
             }
             Err(retry) => {
                 let (failures, error) = (retry.failures, first_line(&retry.error));
@@ -246,7 +244,7 @@ impl Inbox {
                 if progress.postponed {
                     tracing::debug!(route, delivery, reason = error, "an effect waits for its turn");
                 } else {
-                    outlet.failed(self.clock.now(), &delivery, &retry.error);
+                    outlet.failed(self.clock.now(), delivery, &retry.error);
                     tracing::warn!(route, delivery, failures, error, "an effect failed; it is tried again");
                 }
                 progress.retry = Some(retry);
@@ -255,28 +253,24 @@ impl Inbox {
     }
 
     /// What follows from a destination's answer: how the row ends, or when it is tried again.
-    pub(super) fn after(
-        &self,
-        outlet: &Outlet,
-        row: &WorkRow,
-        effect: Effect,
-    ) -> Result<(EffectState, String), RetryRow> {
+    pub(super) fn after(&self, outlet: &Outlet, row: &WorkRow, effect: Effect) -> Result<EndedRow, RetryRow> {
+        let failed = row.failures.saturating_add(1);
         match effect {
-            Effect::Done(detail) => Ok((EffectState::Done, detail)),
-            Effect::Stale(detail) => Ok((EffectState::Stale, detail)),
-            Effect::Refused(detail) => Ok((EffectState::Dead, detail)),
+            Effect::Done(detail) => Ok(end(row, EffectState::Done, row.failures, detail)),
+            Effect::Stale(detail) => Ok(end(row, EffectState::Stale, row.failures, detail)),
+            Effect::Refused(detail) => Ok(end(row, EffectState::Dead, failed, detail)),
             Effect::Later { pause, reason } => {
                 let now = self.clock.schedule();
                 let due_at = now.checked_add(pause.min(MAX_RETRY_AFTER)).unwrap_or(now);
                 Err(RetryRow { delivery: row.delivery.clone(), failures: row.failures, error: reason, due_at })
             }
-            Effect::Failed { error, retry_after } => {
-                let failures = row.failures.saturating_add(1);
-                match self.retry_at(outlet, row, failures, retry_after) {
-                    Some(due_at) => Err(RetryRow { delivery: row.delivery.clone(), failures, error, due_at }),
-                    None => Ok((EffectState::Dead, format!("given up after {failures} failures: {error}"))),
+            Effect::Failed { error, retry_after } => match self.retry_at(outlet, row, failed, retry_after) {
+                Some(due_at) => Err(RetryRow { delivery: row.delivery.clone(), failures: failed, error, due_at }),
+                None => {
+                    let times = if failed == 1 { "failure" } else { "failures" };
+                    Ok(end(row, EffectState::Dead, failed, format!("given up after {failed} {times}: {error}")))
                 }
-            }
+            },
         }
     }
 
@@ -332,6 +326,10 @@ impl Inbox {
             pause *= 2;
         }
     }
+}
+
+pub(super) fn end(row: &WorkRow, state: EffectState, failures: u32, detail: String) -> EndedRow {
+    EndedRow { delivery: row.delivery.clone(), state, failures, detail }
 }
 
 /// An effect in its row's trace.

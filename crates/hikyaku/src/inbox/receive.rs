@@ -170,7 +170,7 @@ impl Intake {
         (routes, reason)
     }
 
-    fn routes_for(&self, event_type: &str) -> Vec<String> {
+    pub(super) fn routes_for(&self, event_type: &str) -> Vec<String> {
         let takes = |patterns: &[EventPattern]| patterns.iter().any(|pattern| pattern.matches(event_type));
         self.routes.iter().filter(|(_, patterns)| takes(patterns)).map(|(name, _)| name.clone()).collect()
     }
@@ -178,7 +178,7 @@ impl Intake {
     /// Why nothing may be done with a signed body (T6); empty if something may.
     fn park_reason(&self, envelope: &Envelope, event_type: &str, body: &[u8]) -> String {
         if !envelope.is_json {
-            return "the body is not JSON".to_owned();
+            return not_json(body).to_owned();
         }
         if !is_object(body) {
             return "the body is JSON, but no object".to_owned();
@@ -241,7 +241,19 @@ fn is_object(body: &[u8]) -> bool {
     json::pointer(body, "").is_some_and(|value| value.get().starts_with('{'))
 }
 
-fn no_route(event_type: &str) -> String {
+/// GitHub, for one, sends forms unless it is told otherwise; nothing but the body says so for certain.
+fn not_json(body: &[u8]) -> &'static str {
+    let name = body.split(|byte| *byte == b'=').next().filter(|name| name.len() < body.len()).unwrap_or_default();
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'%' | b'[' | b']');
+    match !name.is_empty() && name.iter().all(is_name) {
+        true => {
+            "the body is a form and not JSON; set the content type application/json for the webhook at its provider"
+        }
+        false => "the body is not JSON",
+    }
+}
+
+pub(super) fn no_route(event_type: &str) -> String {
     format!("no route of the source takes the event type {event_type:?}")
 }
 

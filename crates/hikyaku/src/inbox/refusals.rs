@@ -91,26 +91,32 @@ pub(super) struct Refusals {
 struct Followed {
     last_at: Timestamp,
     gives_up_at: Timestamp,
+    attempts: usize,
 }
 
 impl Followed {
     fn begin(now: Timestamp) -> Self {
-        Self { last_at: now, gives_up_at: after(now, LEFT_AFTER[0]) }
+        Self { last_at: now, gives_up_at: after(now, LEFT_AFTER[0]), attempts: 1 }
     }
 
     /// Another attempt. Which one of the four it is shows in the pause before it, because we may have missed the first:
-    /// the provider waits one minute, then ten, then sixty (R8).
+    /// the provider waits one minute, then ten, then sixty (R8). The fourth that we have seen is the end in any case (R7):
+    /// a provider that hurries must not look as if it had time left.
     fn again(self, now: Timestamp) -> Self {
+        let attempts = self.attempts.saturating_add(1);
         let pause = now.duration_since(self.last_at);
+        if attempts > LEFT_AFTER.len() {
+            return Self { last_at: now, gives_up_at: self.gives_up_at.min(now), attempts };
+        }
         if pause < SHORTEST_PAUSE {
-            return self;
+            return Self { attempts, ..self };
         }
         let gives_up_at = match pause.as_mins() {
             ..5 => after(now, LEFT_AFTER[1]),
             5..30 => after(now, LEFT_AFTER[2]),
             30.. => now,
         };
-        Self { last_at: now, gives_up_at }
+        Self { last_at: now, gives_up_at, attempts }
     }
 }
 
@@ -201,7 +207,14 @@ mod tests {
         assert_eq!(predicted(&[1, 11, 71]), [72, 71, 71]);
         assert_eq!(predicted(&[11, 71]), [82, 71]);
         // Somebody else sends it between the retries: the end comes no later for it.
-        assert_eq!(predicted(&[0, 0, 1, 1, 11, 71]), [71; 6]);
+        assert_eq!(predicted(&[0, 0, 1]), [71; 3]);
+    }
+
+    #[test]
+    fn t2_r7_the_fourth_attempt_in_vain_is_the_end_whatever_the_pauses_were() {
+        assert_eq!(predicted(&[5, 5, 5, 5, 5, 80]), [76, 76, 76, 5, 5, 5]);
+        assert_eq!(predicted(&[0, 2, 4, 6]), [71, 72, 74, 6]);
+        assert_eq!(predicted(&[0, 0, 1, 1, 11, 71]), [71, 71, 71, 1, 1, 1]);
     }
 
     #[test]

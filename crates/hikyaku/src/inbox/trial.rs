@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::destination::{self, Origin, Tools};
 use super::receive::{Intake, fields};
-use super::{Order, Route, Settings, Source};
+use super::{OnBadSignature, Order, Route, Settings, Source};
 use crate::clock::SharedClock;
 use crate::outbound::{Request, Response, Transport};
 use crate::store::{NewRow, WorkRow};
@@ -31,8 +31,8 @@ pub struct Trial<'a> {
 /// What would become of a delivery.
 #[derive(Debug, Clone)]
 pub struct Tried {
-    /// Why its signature would not verify; `None` where it would, or no headers were given.
-    pub refused: Option<String>,
+    /// What it would be answered.
+    pub answer: Answer,
     /// Its id.
     pub delivery: String,
     /// Its event type; empty if not known.
@@ -45,6 +45,17 @@ pub struct Tried {
     pub park_reason: String,
     /// The routes that would take it.
     pub routes: Vec<TriedRoute>,
+}
+
+/// What a delivery would be answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// 200: its signature verifies, or no headers were given to look at.
+    Taken,
+    /// 401, because its signature does not verify as the text says (C11).
+    Refused(String),
+    /// 200, and it is kept aside for the same reason, while there is room (T2).
+    Quarantined(String),
 }
 
 /// What a route would do.
@@ -63,18 +74,22 @@ impl Trial<'_> {
     pub fn of(&self, source: &str, headers: Option<&HeaderMap>, body: Bytes, clock: &SharedClock) -> Option<Tried> {
         let source = self.sources.iter().find(|known| known.name == source)?;
         let mut intake = Intake::new(source.clone());
-        let own = || self.routes.iter().filter(|route| route.source == source.name);
+        let own = || self.routes.iter().filter(|route| route.sources.contains(&source.name));
         own().for_each(|route| intake.add_route(route));
         let empty = HeaderMap::new();
         let fields = fields(headers.unwrap_or(&empty));
         let refused = headers.and_then(|_| intake.verify(&fields, &body, clock.now()).err());
-        let refused = refused.map(|reason| reason.to_string());
+        let answer = match (refused.map(|reason| reason.to_string()), source.on_bad_signature) {
+            (None, _) => Answer::Taken,
+            (Some(reason), OnBadSignature::Refuse) => Answer::Refused(reason),
+            (Some(reason), OnBadSignature::Quarantine(_)) => Answer::Quarantined(reason),
+        };
         let row = intake.row(&fields, body, &**clock);
         let work = work_row(&row);
         let taken = own().filter(|route| row.routes.contains(&route.name));
         let routes = taken.map(|route| self.route(route, source, &work, clock)).collect();
         Some(Tried {
-            refused,
+            answer,
             delivery: row.delivery,
             event_type: row.event_type,
             key: row.key,
@@ -85,7 +100,9 @@ impl Trial<'_> {
     }
 
     fn route(&self, route: &Route, source: &Source, row: &WorkRow, clock: &SharedClock) -> TriedRoute {
-        let read = |fetch: &super::fetch::Settings| fetch.url.fill(&source.organization, row).map(String::from);
+        let read = |fetch: &super::fetch::Settings| {
+            fetch.url.without_secrets().fill(&source.organization, row).map(String::from)
+        };
         let reading = source.fetch.as_ref().filter(|_| route.order == Order::Fetch).map(read);
         let origin = Origin { organization: source.organization.clone(), provider: source.provider.clone() };
         let tools = Tools {
@@ -95,12 +112,22 @@ impl Trial<'_> {
             origins: Arc::new([(source.name.clone(), origin)].into()),
         };
         let named = self.destinations.iter().find(|destination| destination.name == route.destination);
-        let effect = match named {
-            Some(settings) => destination::preview(settings, row, &tools),
-            None => Err(format!("there is no destination {:?}", route.destination)),
+        let effect = match (&reading, named) {
+            (_, None) => Err(format!("there is no destination {:?}", route.destination)),
+            (Some(Err(reason)), _) => Err(dead(reason)),
+            (reading, Some(settings)) => match destination::preview(settings, row, &tools) {
+                // What is read may well have what the event lacks.
+                Ok(Err(reason)) if reading.is_some() => Ok(format!("the event itself would not do: {reason}")),
+                Ok(told) => told.map_err(|reason| dead(&reason)),
+                Err(error) => Err(error.to_string()),
+            },
         };
         TriedRoute { route: route.clone(), reading, effect }
     }
+}
+
+fn dead(reason: &str) -> String {
+    format!("the row would be dead: {reason}")
 }
 
 fn work_row(row: &NewRow) -> WorkRow {

@@ -9,8 +9,8 @@ use hikyaku_core::address::Refusal;
 use hikyaku_core::delivery::FailureKind;
 use hikyaku_core::timestamp;
 use jiff::Timestamp;
-use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
+use rustls::{AlertDescription, CertificateError};
 
 use super::resolve::ResolveError;
 
@@ -94,7 +94,10 @@ impl Failure {
         if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
             return Self::new(FailureKind::Reset, format_args!("{host} closed the connection before a status came"));
         }
-        Self::new(FailureKind::Protocol, format_args!("what {host} answered is not HTTP/1.1, or too large: {error}"))
+        if error.is_parse_too_large() {
+            return Self::new(FailureKind::Protocol, format_args!("the headers of {host}'s answer are too large"));
+        }
+        Self::new(FailureKind::Protocol, format_args!("what {host} answered is not HTTP/1.1: {error}"))
     }
 
     fn local(error: &io::Error) -> Self {
@@ -147,9 +150,31 @@ fn tls_sentence(host: &str, error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(certificate) => certificate_sentence(host, certificate),
         rustls::Error::InvalidMessage(_) => format!("{host} does not speak TLS on this port"),
-        rustls::Error::AlertReceived(alert) => format!("{host} refused the TLS handshake: {alert:?}"),
-        other => format!("the TLS handshake with {host} failed: {other}"),
+        rustls::Error::AlertReceived(alert) => format!("{host} refused the TLS handshake: {}", alert_words(*alert)),
+        rustls::Error::PeerIncompatible(_) => {
+            format!("the TLS handshake with {host} failed: it offers no version or cipher that is taken here")
+        }
+        rustls::Error::PeerMisbehaved(_) | rustls::Error::InappropriateHandshakeMessage { .. } => {
+            format!("the TLS handshake with {host} failed: it does not keep to the protocol")
+        }
+        _ => format!("the TLS handshake with {host} failed"),
     }
+}
+
+/// What a server means by its alert, for people who do not know the protocol's names.
+fn alert_words(alert: AlertDescription) -> String {
+    let words = match alert {
+        AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
+            "it takes no version or cipher that is offered here"
+        }
+        AlertDescription::ProtocolVersion => "it takes neither TLS 1.2 nor TLS 1.3",
+        AlertDescription::UnrecognisedName => "it does not serve this name",
+        AlertDescription::NoApplicationProtocol => "it does not offer HTTP/1.1",
+        AlertDescription::CertificateRequired | AlertDescription::BadCertificate => "it asks for a client certificate",
+        AlertDescription::InternalError => "it failed inside",
+        other => return format!("alert {}", u8::from(other)),
+    };
+    words.to_owned()
 }
 
 fn certificate_sentence(host: &str, error: &CertificateError) -> String {
@@ -172,7 +197,17 @@ fn certificate_sentence(host: &str, error: &CertificateError) -> String {
             "the certificate of {host} is signed by nobody this machine trusts; it is self-signed, its intermediate \
              certificate is missing, or its authority must be added here"
         ),
-        other => format!("the certificate of {host} is not valid: {other}"),
+        CertificateError::BadSignature => format!(
+            "the certificate of {host} is not signed by the authority that it names; the server sends the wrong chain, or \
+             an authority of that name has another key here"
+        ),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            format!("the certificate of {host} is not meant for a server")
+        }
+        CertificateError::Revoked => format!("the certificate of {host} was revoked"),
+        CertificateError::BadEncoding => format!("the certificate of {host} cannot be read"),
+        // The library's word for it is not for people; mostly it is an authority that was made its own server.
+        _ => format!("the certificate of {host} is not fit for a server; it may be an authority's own"),
     }
 }
 

@@ -1,9 +1,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
-use hikyaku_core::event::EventType;
-use hikyaku_core::ids::{EventId, OrganizationId};
+use hikyaku_core::event::{EventPattern, EventType};
+use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
 use hikyaku_core::ordering::Version;
+use hikyaku_core::signature::Secret;
+use hikyaku_core::webhook::{Webhook, WebhookUrl};
 use jiff::Timestamp;
 use tokio::task::JoinHandle;
 
@@ -109,6 +111,39 @@ async fn traffic_goes_on_between_the_steps() {
     // Something was committed between any two steps: the number of events that are left was seen after each of them.
     assert!(left.len() >= STEPS && published >= STEPS, "{left:?}");
     assert!(fixture.exists("new0").await);
+    fixture.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s15_a_secret_is_forgotten_soon_after_its_overlap_whatever_is_kept() {
+    let fixture = Fixture::start(Settings { events: None, inbox: None, ids: None, versions: None }, 0).await;
+    let secret = |text: &str| Secret::new(format!("a secret of more than 24 bytes: {text}"));
+    let mut webhook = Webhook {
+        organization: organization(),
+        id: WebhookId::parse("w").unwrap(),
+        url: WebhookUrl::parse("https://shop.example/").unwrap(),
+        events: vec![EventPattern::All],
+        description: String::new(),
+        secret: secret("old"),
+        previous_secret: None,
+        off: None,
+        exhausted: 0,
+        settings: hikyaku_core::webhook::Settings::default(),
+        created_at: fixture.clock.now(),
+    };
+    // The wall clock stands still in a test, so the rotations lie in the past.
+    let rotated_at = fixture.clock.now().checked_sub(2 * ROUND_PAUSE).unwrap();
+    for (id, overlap) in [("over", ROUND_PAUSE), ("good", DAY)] {
+        webhook.id = WebhookId::parse(id).unwrap();
+        let mut rotated = webhook.clone();
+        rotated.rotate_secret(secret("new"), overlap, rotated_at);
+        assert!(rotated.previous_secret.is_some());
+        fixture.store.create_webhook(rotated).await.unwrap();
+    }
+    sleep(2 * ROUND_PAUSE).await;
+    for webhook in fixture.store.webhooks(&organization()).await.unwrap().iter() {
+        assert_eq!(webhook.previous_secret.is_some(), webhook.id.as_str() == "good", "{}", webhook.id);
+    }
     fixture.end().await;
 }
 

@@ -37,7 +37,7 @@ use engine::{Engine, Outgoing, Told};
 use faults::Plan;
 use provider::{Provider, Webhook};
 pub(crate) use send::delivery_headers;
-pub use send::{Courier, Network};
+pub use send::{Courier, Network, message};
 use world::World;
 
 /// Requests under way at a time; more wait.

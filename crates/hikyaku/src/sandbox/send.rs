@@ -65,7 +65,7 @@ impl Courier for Network {
 }
 
 /// The headers and the body of a request.
-pub(super) fn message(outgoing: &Outgoing) -> (HeaderMap, Bytes) {
+pub fn message(outgoing: &Outgoing) -> (HeaderMap, Bytes) {
     let event = &outgoing.attempt.event;
     let body = match outgoing.manner {
         // One byte more: what was signed is not what comes.

@@ -33,6 +33,8 @@ pub struct Settings {
     pub sales_per_hour: f64,
     /// New orders in an hour, on average.
     pub orders_per_hour: f64,
+    /// From an order's arrival to its first step, and from each to the next: at least and less than, in seconds.
+    pub order_steps: Range<u64>,
 }
 
 impl Default for Settings {
@@ -44,6 +46,7 @@ impl Default for Settings {
             terminals_per_store: 2,
             sales_per_hour: 120.0,
             orders_per_hour: 12.0,
+            order_steps: 60..1800,
         }
     }
 }
@@ -91,8 +94,6 @@ struct Step {
 const RETURNS: u32 = 25;
 /// One in so many orders is cancelled instead of made.
 const CANCELLATIONS: u32 = 6;
-/// From an order's arrival to each of its steps, at least and at most.
-const STEP_AFTER: Range<u64> = 60..1800;
 
 /// The shops and all that has happened in them so far.
 pub struct World {
@@ -195,7 +196,7 @@ impl World {
             if self.rng.u32(0..CANCELLATIONS) == 0 { &["cancelled"] } else { &["preparing", "ready", "completed"] };
         let mut step_at = at;
         for status in steps {
-            let wait = Duration::from_secs(self.rng.u64(STEP_AFTER));
+            let wait = Duration::from_secs(self.rng.u64(self.settings.order_steps.clone()));
             step_at = step_at.checked_add(wait).unwrap_or(Timestamp::MAX);
             let place = (step_at, self.number());
             self.steps.insert(place, Step { order: id.clone(), status });

@@ -23,6 +23,7 @@ pub(super) fn describe() {
     describe_counter!(SWITCHED_OFF, "Webhooks switched off because an event used up its attempts");
     describe_counter!(UNWRITTEN, "Attempts whose result was lost, because the store or the lease was");
     // A counter that first appears with its first count hides that count from `rate()`.
+    gauge!(IN_FLIGHT).increment(0);
     counter!(SWITCHED_OFF).absolute(0);
     counter!(UNWRITTEN).absolute(0);
     for outcome in ["delivered", "exhausted"] {

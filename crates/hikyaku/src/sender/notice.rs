@@ -10,15 +10,20 @@ use crate::clock;
 use crate::store::{AttemptRecord, ClaimedDelivery, FinishNotices, NewEvent};
 
 impl Sender {
-    /// The operational events that go with an attempt after which none is left. What fails to deliver one of those tells
-    /// nobody: an endpoint that is down would be sent news of its own failures for ever.
+    /// The operational events that go with an attempt after which none is left. That one of those was not delivered is
+    /// told to nobody: endpoints that are down would be sent news of failed news for ever. That it switched its webhook
+    /// off is told, since each webhook goes off once.
     pub(super) fn notices(
         &self,
         delivery: &ClaimedDelivery,
         record: &AttemptRecord,
         decision: Decision,
     ) -> Option<Box<FinishNotices>> {
-        let tells = matches!(decision, Decision::Exhausted { .. }) && !is_operational(delivery.event_type.as_str());
+        let of_news = is_operational(delivery.event_type.as_str());
+        let tells = match decision {
+            Decision::Exhausted { switch_off } => switch_off || !of_news,
+            _ => false,
+        };
         tells.then(|| {
             let (key, webhook) = (&delivery.key, &delivery.webhook);
             let at = record.started_at.checked_add(record.duration).unwrap_or(Timestamp::MAX);
@@ -33,7 +38,7 @@ impl Sender {
                 error: &record.error,
             };
             Box::new(FinishNotices {
-                exhausted: event(&Notice::Exhausted(exhausted)),
+                exhausted: (!of_news).then(|| event(&Notice::Exhausted(exhausted))),
                 switched_off: event(&Notice::Disabled(&OffReason::Exhausted(key.event.clone()))),
                 due_at: self.clock.schedule(),
             })

@@ -2,9 +2,12 @@
 //! of the other. It forgets everything when the process ends, so it serves tests and simulation only.
 
 mod deliveries;
+mod faults;
 mod inbox;
 mod interventions;
+mod known;
 mod outages;
+mod reconcile;
 mod retention;
 mod search;
 mod tokens;
@@ -21,12 +24,14 @@ use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 
 use super::{
-    Backlog, Beat, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped,
-    EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention,
-    LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery, NewRecovery, Outage,
-    OutageQuery, QuarantineOutcome, Quarantined, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped,
-    ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
+    Backlog, Beat, Cycle, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep,
+    Dropped, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention,
+    KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery,
+    NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey, ReconcileState, RecoverOutcome,
+    Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TimedKey, TimedKeysQuery,
+    TokenQuery, WebhookChange,
 };
+pub use faults::{Fault, Operation};
 
 /// A store that keeps everything in memory. See the module's documentation.
 #[derive(Debug, Default)]
@@ -36,62 +41,6 @@ pub struct MemoryStore {
     down: Mutex<BTreeSet<Operation>>,
     hung: AtomicBool,
     calls: Mutex<BTreeMap<Operation, u64>>,
-}
-
-/// What [`MemoryStore::fail_next`] and [`MemoryStore::set_down`] can make fail; for tests and simulation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
-    /// [`Store::commit`].
-    Commit,
-    /// Creating, changing and removing a webhook.
-    ChangeWebhook,
-    /// [`Store::webhooks`].
-    Webhooks,
-    /// [`Store::claim_deliveries`].
-    ClaimDeliveries,
-    /// [`Store::claim_lanes`].
-    ClaimLanes,
-    /// Resending, and beginning, stepping and cancelling recoveries.
-    Recover,
-    /// Reading events, deliveries, logs, the inbox and the backlog.
-    Read,
-    /// [`Store::intervene`] and [`Store::quarantine`].
-    Intervene,
-    /// [`Store::drop_aged`].
-    DropAged,
-    /// [`Store::beat`] and [`Store::last_beat`].
-    Beat,
-    /// All that has to do with API tokens.
-    Tokens,
-    /// [`Store::ping`].
-    Ping,
-}
-
-impl Operation {
-    /// All of them.
-    pub const ALL: [Self; 12] = [
-        Self::Commit,
-        Self::ChangeWebhook,
-        Self::Webhooks,
-        Self::ClaimDeliveries,
-        Self::ClaimLanes,
-        Self::Recover,
-        Self::Read,
-        Self::Intervene,
-        Self::DropAged,
-        Self::Beat,
-        Self::Tokens,
-        Self::Ping,
-    ];
-}
-
-/// How an operation fails; for tests and simulation.
-#[derive(Debug, Clone)]
-pub enum Fault {
-    /// It does nothing and answers with this error.
-    Before(StoreError),
-    /// It does all it was asked and answers with this error all the same, as when the answer to a commit is lost.
-    After(StoreError),
 }
 
 impl MemoryStore {
@@ -157,6 +106,7 @@ struct State {
     recoveries: undelivered::Recoveries,
     inbox: inbox::Inbox,
     outages: outages::Outages,
+    reconciles: reconcile::Reconciles,
     tokens: tokens::Tokens,
 }
 
@@ -183,9 +133,10 @@ impl State {
         let notice = change.notice.take();
         let webhook = self.webhooks.get_mut(key)?;
         let was_off = webhook.off.is_some();
+        let is_asked_on = change.active == Some(true);
         *webhook = Arc::new(change.apply(Webhook::clone(webhook), at));
         let changed = Webhook::clone(webhook);
-        if was_off && changed.off.is_none() {
+        if is_asked_on {
             self.release(key, at);
         }
         if let Some(notice) = notice.filter(|_| was_off != changed.off.is_some()) {
@@ -211,20 +162,10 @@ impl State {
     }
 
     fn backlog(&self) -> Backlog {
-        let (deliveries, deliveries_leased, oldest_delivery_due) = self.deliveries.backlog();
         let (effects, oldest_effect_due) = self.inbox.backlog();
         let (lanes, routes) = (self.inbox.lanes_by_route(), self.inbox.routes());
         let webhooks_off = self.webhooks.values().filter(|webhook| webhook.off.is_some()).count() as u64;
-        Backlog {
-            deliveries,
-            deliveries_leased,
-            oldest_delivery_due,
-            effects,
-            oldest_effect_due,
-            lanes,
-            routes,
-            webhooks_off,
-        }
+        Backlog { effects, oldest_effect_due, lanes, routes, webhooks_off, ..self.deliveries.backlog() }
     }
 }
 
@@ -265,6 +206,10 @@ impl Store for MemoryStore {
     async fn step_removals(&self, _max_rows: u32) -> Result<bool, StoreError> {
         // Here nothing is ever left, however much there was.
         Ok(false)
+    }
+
+    async fn forget_secrets(&self, now: Timestamp, max_rows: u32) -> Result<u32, StoreError> {
+        self.run(Operation::ChangeWebhook, |state| retention::forget_secrets(&mut state.webhooks, now, max_rows))
     }
 
     async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError> {
@@ -342,6 +287,31 @@ impl Store for MemoryStore {
 
     async fn outages(&self, query: OutageQuery) -> Result<Vec<Outage>, StoreError> {
         self.run(Operation::Read, |state| state.outages.list(&query))
+    }
+
+    async fn known_keys(&self, query: KnownKeysQuery) -> Result<Vec<Option<KnownKey>>, StoreError> {
+        self.run(Operation::Read, |state| state.inbox.known_keys(&query))
+    }
+
+    async fn timed_keys(&self, query: TimedKeysQuery) -> Result<Vec<TimedKey>, StoreError> {
+        self.run(Operation::Read, |state| state.inbox.timed_keys(&query))
+    }
+
+    async fn reconcile_state(&self, key: &ReconcileKey) -> Result<ReconcileState, StoreError> {
+        self.run(Operation::Reconcile, |state| state.reconciles.state(key))
+    }
+
+    async fn save_reconcile(&self, key: &ReconcileKey, new: ReconcileState) -> Result<(), StoreError> {
+        self.run(Operation::Reconcile, |state| state.reconciles.save(key, new))
+    }
+
+    async fn reconcile_cycles(
+        &self,
+        key: &ReconcileKey,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Cycle>, StoreError> {
+        self.run(Operation::Read, |state| state.reconciles.cycles(key, before, limit))
     }
 
     async fn quarantine(&self, new: Quarantined) -> Result<QuarantineOutcome, StoreError> {

@@ -81,6 +81,9 @@ pub trait Store: Send + Sync + 'static {
     /// Cancels up to `max_rows` more of what was left of webhooks that were removed; `false` where nothing is left.
     async fn step_removals(&self, max_rows: u32) -> Result<bool, StoreError>;
 
+    /// Forgets up to `max_rows` secrets whose time is over at `now`, by the wall clock (S15); how many.
+    async fn forget_secrets(&self, now: Timestamp, max_rows: u32) -> Result<u32, StoreError>;
+
     /// An organization's webhooks, oldest first (by `created_at`, then id). May be answered from a cache that every
     /// change through this process renews before the change is answered.
     async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError>;
@@ -148,6 +151,27 @@ pub trait Store: Send + Sync + 'static {
 
     /// Outages, those that began last first.
     async fn outages(&self, query: OutageQuery) -> Result<Vec<Outage>, StoreError>;
+
+    /// What is known of business keys, at the keys' own positions; `None` where nothing that could take effect ever came, or
+    /// nobody remembers it. Rows that are parked or quarantined could not.
+    async fn known_keys(&self, query: KnownKeysQuery) -> Result<Vec<Option<KnownKey>>, StoreError>;
+
+    /// Received rows with a business key by their own timestamps, oldest first, but for those that are parked or quarantined.
+    async fn timed_keys(&self, query: TimedKeysQuery) -> Result<Vec<TimedKey>, StoreError>;
+
+    /// How far a reconciliation has come; as at the beginning where nothing was saved.
+    async fn reconcile_state(&self, key: &ReconcileKey) -> Result<ReconcileState, StoreError>;
+
+    /// Saves how far a reconciliation has come, its last cycle's report included.
+    async fn save_reconcile(&self, key: &ReconcileKey, state: ReconcileState) -> Result<(), StoreError>;
+
+    /// A reconciliation's cycles, newest first: at most `limit`, of those before the number `before`.
+    async fn reconcile_cycles(
+        &self,
+        key: &ReconcileKey,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Cycle>, StoreError>;
 
     /// Keeps a delivery aside whose signature did not verify (T2), within the bounds that it carries. What is not kept is
     /// found out without a write.

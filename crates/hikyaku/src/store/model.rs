@@ -3,6 +3,7 @@
 mod intervention;
 mod notice;
 mod outage;
+mod reconcile;
 mod recovery;
 mod retention;
 mod search;
@@ -24,6 +25,7 @@ use jiff::Timestamp;
 pub use intervention::*;
 pub use notice::{FinishNotices, SwitchNotice};
 pub use outage::{Beat, Outage, OutageQuery};
+pub use reconcile::*;
 pub use recovery::*;
 pub use retention::*;
 pub use search::*;
@@ -311,6 +313,8 @@ pub struct EventView {
     pub event_type: EventType,
     /// When it was sent out.
     pub timestamp: Timestamp,
+    /// When it was published, by the wall clock.
+    pub created_at: Timestamp,
     /// The body that goes to every webhook.
     pub body: Bytes,
     /// Its deliveries, by webhook id; held ones are among them.
@@ -445,13 +449,18 @@ pub struct ClaimedLane {
     pub key: LaneKey,
     /// Another one at every claim of this lane key, also after the lane was empty; with the owner it is the lease's token.
     pub claim: u64,
-    /// Whether a lease on it ended without a word of its owner, whose last effect may have taken place.
-    pub is_takeover: bool,
     /// The newest version of this key that took effect through this route, if any did.
     pub applied: Option<Version>,
+    /// The delivery that was first at an earlier claim of which no end was written, if it still waits: it may have taken
+    /// effect. The claim has counted that as a failure of it.
+    pub interrupted: Option<String>,
     /// The lane's first rows, oldest version first.
     pub rows: Vec<WorkRow>,
 }
+
+/// What a row that was interrupted shows as its last failure.
+pub const EFFECT_INTERRUPTED: &str = "interrupted: the process ended, or lost its lease, before the end of this effect was written; it may have taken \
+     place, and is made again";
 
 /// One row of a lane, with all that a destination needs.
 #[derive(Debug, Clone)]
@@ -505,6 +514,8 @@ pub struct EndedRow {
     pub delivery: String,
     /// How it ended.
     pub state: EffectState,
+    /// Failures in all, the last one included.
+    pub failures: u32,
     /// For people: what the destination did, or why it gave up.
     pub detail: String,
 }
@@ -695,6 +706,8 @@ pub struct Backlog {
     pub deliveries_leased: u64,
     /// When the earliest of them is or was due, by the schedule clock; a lease counts as due when it ends.
     pub oldest_delivery_due: Option<Timestamp>,
+    /// Deliveries that are held until their webhook is switched on.
+    pub deliveries_held: u64,
     /// Inbox rows' effects that wait, those under way included.
     pub effects: u64,
     /// When the earliest of their lanes is or was due, by the schedule clock; a lease counts as due when it ends.

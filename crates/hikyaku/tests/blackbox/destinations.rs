@@ -80,6 +80,25 @@ async fn c16_s19_slack_gets_every_message_once_it_takes_them() {
     assert!(!server.log().contains("sesame") && !server.log().contains(amount), "{}", server.log());
 }
 
+/// C16: trouble of a destination is no reason to take nothing from the provider.
+#[tokio::test]
+async fn c16_a_destination_in_trouble_at_the_start_keeps_nothing_out() {
+    for (settings, path) in [
+        ("kind = \"file\"\npath = \"later/there\"", "there"),
+        (
+            "kind = \"sql\"\nurl = \"sqlite:later/there\"\ntable = \"t\"\nkey = \"id\"\ncolumns = { id = \"/data/id\" }\ncreate = true",
+            "there",
+        ),
+    ] {
+        let server = Server::start(all_to(settings)).await;
+        assert_eq!(server.api().deliver_signed("e1", sale("e1", "k")).await, 200);
+        assert!(server.log().contains("what is for it waits"), "{}", server.log());
+        fs::create_dir(server.path("later")).unwrap();
+        assert_eq!(settled(&server, "e1").await.0, "done", "{settings}");
+        assert!(server.path("later").join(path).exists());
+    }
+}
+
 #[tokio::test]
 async fn a_template_that_is_wrong_stops_the_start_with_its_line() {
     let running = Server::start(Config::default()).await;

@@ -161,6 +161,35 @@ fn s19_a_dry_run_shows_what_each_kind_of_destination_would_make_of_a_delivery_an
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing was made");
 }
 
+/// What the server would do with it, and nothing kinder.
+#[test]
+fn a_dry_run_says_dead_and_quarantined_where_the_server_would() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    let tables = tables().replacen("secrets = [", "on_bad_signature = \"quarantine\"\nsecrets = [", 1);
+    write("hikyaku.toml", &tables);
+    let sale = event_body("e1", "sale.created", "2026-11-30T09:15:00.000Z", r#"{"id":"k1","bizId":7}"#);
+    write("sale.json", &sale);
+    write("keyless.json", &event_body("e2", "order.updated", "2026-11-30T09:15:00.000Z", "{}"));
+    write("list.json", &event_body("e3", "sale.created", "2026-11-30T09:15:00.000Z", r#"{"id":["k"]}"#));
+    write("wrong.txt", "x-rr-delivery: e1\nx-rr-signature: sha256=00\n");
+    write("garbage.txt", "this is no header\nx-rr-delivery: e1\n");
+    let of = |arguments: &[&str]| tried(dir.path(), &[&["--source", "receiptroller"], arguments].concat());
+
+    let (code, told) = of(&["--headers", "wrong.txt", "sale.json"]);
+    assert!(code == 1 && told["quarantined"].is_string() && told["refused"].is_null(), "{told}");
+    let text = try_in(dir.path(), &["--source", "receiptroller", "--headers", "wrong.txt", "sale.json"]).stdout;
+    assert!(String::from_utf8(text).unwrap().starts_with("answer    200, and quarantined while there is room"));
+    let (code, told) = of(&["keyless.json"]);
+    let (reading, effect) = (&told["routes"][0]["reading"], &told["routes"][0]["effect"]["error"]);
+    assert!(code == 1 && reading["error"].is_string() && effect.as_str().unwrap().contains("dead"), "{told}");
+    let text = String::from_utf8(try_in(dir.path(), &["--source", "receiptroller", "keyless.json"]).stdout).unwrap();
+    assert!(!text.contains("POST") && !text.contains("and with what it answers"), "{text}");
+    let (code, told) = of(&["list.json"]);
+    assert!(code == 1 && told["routes"][0]["effect"]["error"].as_str().unwrap().contains("dead"), "{told}");
+    assert_eq!(of(&["--headers", "garbage.txt", "sale.json"]).0, 2);
+}
+
 #[tokio::test]
 async fn routes_and_destinations_are_shown_as_they_run_and_no_secret() {
     let mut business = Receiver::always(503).await;

@@ -51,7 +51,7 @@ async fn r13_a_resend_has_four_attempts_of_its_own_and_never_switches_the_webhoo
     assert_eq!(api.read_webhook(&webhook).await["active"], false, "R10");
     let code = explain_one(&api, &event, &webhook.id).await;
     assert_eq!(code.0, "exhausted");
-    assert!(code.1.contains("All 4 attempts failed (500, 500, 500, 500)"), "{}", code.1);
+    assert!(code.1.contains("all 4 attempts failed (500, 500, 500, 500)"), "{}", code.1);
     // While it is off, and again when it is on.
     for (run, active) in [(2, false), (3, true)] {
         api.patch(&webhook, json!({ "active": active })).await;

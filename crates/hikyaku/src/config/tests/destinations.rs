@@ -122,11 +122,50 @@ fn what_cannot_be_is_refused_with_its_place_and_the_reason() {
         ),
         (HTTP, "headers.x = \"sesame\\n\"", "`destination.headers` cannot be sent: the value of \"x\" is not"),
     ] {
-        let text = format!("{kind}{rest}");
-        let problems = read(&text).expect_err(&text).to_string();
-        assert!(problems.contains(expected), "of\n{text}\nwas expected: {expected}\nbut came:\n{problems}");
-        assert!(!problems.contains("sesame"), "{problems}");
+        assert_refused(&format!("{kind}{rest}"), expected);
     }
+}
+
+fn assert_refused(text: &str, expected: &str) {
+    let problems = read(text).expect_err(text).to_string();
+    assert!(problems.contains(expected), "of\n{text}\nwas expected: {expected}\nbut came:\n{problems}");
+    assert!(!problems.contains("sesame"), "{problems}");
+}
+
+/// What would read well, and then fail for every row.
+#[test]
+fn s7_what_no_row_could_pass_is_refused() {
+    for (kind, rest, expected) in [
+        ("slack", "url = 'http://169.254.169.254/sesame'", "`destination.url` must be the URL of an incoming webhook"),
+        (
+            "slack",
+            "template = '{{ a|nope }}'",
+            "`destination.template` cannot be used: the template is wrong in line 1: there is no filter",
+        ),
+        (
+            "http",
+            "url = 'http://[::ffff:169.254.169.254]/'",
+            "`destination.url` leads nowhere: 169.254.169.254 is a cloud metadata address",
+        ),
+        ("sql", "url = 'mysql://u:sesame@h/x'", "or \"postgres://user:password@host/database\", not \"mysql\""),
+        ("sql", "url = 'sqlite:'", "`destination.url` must be \"sqlite:PATH\", like \"sqlite:books.db\""),
+        ("sql", "table = 'Hikyaku_x'", "f.toml:4:9: `destination.table` must not begin with \"hikyaku_\""),
+    ] {
+        assert_refused(&format!("[[destination]]\nname = 'd'\nkind = '{kind}'\n{rest}"), expected);
+    }
+}
+
+#[test]
+fn a_table_takes_as_many_columns_as_it_can_and_no_more() {
+    let columns: String = (0..500).map(|n| format!("columns.c{n} = '/c{n}'\n")).collect();
+    let text = |rest: &str| {
+        format!(
+            "[[destination]]\nname = 'd'\nkind = 'sql'\nurl = 'sqlite:x.db'\nkey = 'c0'\ntable = 't'\n{columns}{rest}"
+        )
+    };
+    assert!(read(&text("")).is_ok());
+    let problems = read(&text("columns.one = '/more'")).unwrap_err().to_string();
+    assert!(problems.contains("`destination.columns` has 501 columns; at most 500 are allowed"), "{problems}");
 }
 
 #[test]

@@ -132,6 +132,25 @@ fn what_cannot_be_a_source_is_refused_with_its_line_and_what_to_do() {
     assert!(!not_base64.contains("plain"), "S19: {not_base64}");
 }
 
+/// What is wrong is said once, and nothing beside it that is not so.
+#[test]
+fn one_mistake_is_one_problem() {
+    const ROUTE: &str =
+        "[[destination]]\nname = 'd'\nkind = 'file'\npath = 'x.jsonl'\n[[route]]\nsource = 'x'\ndestination = 'd'\n";
+    for (preset, settings, expected) in [
+        ("square", "url = 'u'", "`source.url` is not an absolute URL"),
+        ("smaregi", "signature_header = 'a b'", "`source.signature_header` must be the name of a header"),
+        ("github", "freshness = '31d'", "`source.freshness` must be between 2h and 30d, or \"off\", not \"31d\""),
+        ("github", format!("{ROUTE}events = ['sale*']").as_str(), "`route.events` "),
+    ] {
+        let reported = problems(&source(preset, settings));
+        let lines: Vec<_> = reported.lines().filter(|line| line.contains("f.toml:")).collect();
+        assert!(lines.iter().any(|line| line.contains(expected)), "{settings}: {reported}");
+        let keys: std::collections::BTreeSet<_> = lines.iter().filter_map(|line| line.split('`').nth(1)).collect();
+        assert_eq!(keys.len(), lines.len(), "{settings}: {reported}");
+    }
+}
+
 #[test]
 fn a_route_takes_types_of_one_word_as_github_has_them() {
     let route = "[[destination]]\nname = 'd'\nkind = 'http'\nurl = 'https://example.com'\n\

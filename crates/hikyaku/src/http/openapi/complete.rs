@@ -69,6 +69,7 @@ fn parameter(name: &str) -> Parameter {
         "token" => ("A token's id.", "tok_01a22dd320787b799a1a1d8a9345b35b", "^[!-~]+$"),
         "recovery" => ("A recovery's id.", "rec_01a22dd320787b799a1a1d8a9345b35b", "^[!-~]+$"),
         "source" => ("A source of the configuration.", "receiptroller", "^.+$"),
+        "reconcile" => ("A reconciliation of the configuration.", "sales", "^.+$"),
         "delivery" => ("The id of a received delivery.", "sale-1", "^.+$"),
         _ => ("", "", "^.+$"),
     };

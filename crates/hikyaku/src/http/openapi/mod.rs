@@ -21,8 +21,8 @@ use utoipa::OpenApi;
 use self::complete::Whole;
 use super::problem::Document;
 use super::{
-    deliveries, docs, events, explain, health, inbox, interventions, log, outages, receive, recoveries, rotate, routes,
-    sources, tokens, trial, webhooks,
+    deliveries, docs, events, explain, health, inbox, interventions, log, outages, receive, reconcile, recoveries,
+    rotate, routes, sources, tokens, trial, webhooks,
 };
 
 /// Everything that the description lists.
@@ -81,6 +81,9 @@ use super::{
         routes::list_routes,
         routes::list_destinations,
         outages::list,
+        reconcile::list,
+        reconcile::cycles,
+        reconcile::run,
         tokens::list_own,
         tokens::create_own,
         tokens::revoke_own,

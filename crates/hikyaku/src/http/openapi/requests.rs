@@ -56,6 +56,19 @@ pub(in crate::http) struct WebhookChange {
     active: bool,
 }
 
+/// A period to compare with a provider's list; left out, the next cycle begins now.
+#[derive(ToSchema)]
+#[schema(example = json!({"from": "2026-11-01T00:00:00Z", "to": "2026-12-01T00:00:00Z"}))]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct ReconcileRequest {
+    /// Its first instant.
+    #[schema(required = false, format = DateTime)]
+    from: String,
+    /// The first instant after it; left out, now. Needs `from`.
+    #[schema(required = false, format = DateTime)]
+    to: String,
+}
+
 /// An event to publish.
 #[derive(ToSchema)]
 #[schema(example = json!({
@@ -215,6 +228,12 @@ pub(in crate::http) struct InboxFilter {
     #[param(required = false)]
     route: String,
 }
+
+/// Nothing: a request without anything to say.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({}))]
+pub(in crate::http) struct Nothing {}
 
 /// A row that is to be replayed.
 #[derive(ToSchema)]

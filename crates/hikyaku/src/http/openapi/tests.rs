@@ -126,7 +126,11 @@ fn known(answer: &Answer, kind: &str) -> Option<Vec<String>> {
         return None;
     }
     let detail = answer.json()["errors"][0]["detail"].as_str()?.to_owned();
-    let list = detail.strip_prefix("is not known here; known are ")?;
+    let list = detail.strip_prefix("is not known here; ")?;
+    if list == "no field is" {
+        return Some(Vec::new());
+    }
+    let list = list.strip_prefix("known are ")?;
     let mut names: Vec<_> = list.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
     names.sort();
     Some(names)
@@ -138,7 +142,7 @@ fn resolve(schema: &Value) -> Value {
 }
 
 fn names(schema: &Value) -> Vec<String> {
-    schema["properties"].as_object().unwrap().keys().cloned().collect()
+    schema["properties"].as_object().into_iter().flat_map(|fields| fields.keys().cloned()).collect()
 }
 
 #[test]

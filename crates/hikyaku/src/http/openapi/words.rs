@@ -78,9 +78,10 @@ pub(in crate::http) fn recovery_state() -> Object {
 /// Why a webhook got an event, or did not.
 pub(in crate::http) fn explanation_code() -> Object {
     use Code as C;
-    let nothing = [C::UnknownWebhook, C::NotSubscribed, C::CreatedLater, C::SubscribedLater, C::WebhookOff, C::Missed];
+    let nothing = [C::UnknownWebhook, C::NotSubscribed, C::AboutItself, C::CreatedLater, C::SubscribedLater];
+    let nothing = nothing.into_iter().chain([C::WebhookOff, C::Missed]);
     let delivery = [C::Held, C::Waiting, C::InFlight, C::Delivered, C::Exhausted, C::Cancelled];
-    one_of("For programs.", nothing.into_iter().chain(delivery).map(|code| json!(code)))
+    one_of("For programs.", nothing.chain(delivery).map(|code| json!(code)))
 }
 
 /// How a body is written as text.

@@ -141,3 +141,47 @@ async fn a_filter_that_means_nothing_is_refused() {
         api.get(&format!("{ACME}/deliveries?{filter}")).await.is_problem(400, "invalid-query", &[part]);
     }
 }
+
+#[tokio::test]
+async fn nobody_is_sent_news_of_itself_on_request_either() {
+    let api = Api::start().await;
+    let about = api.webhook().await;
+    let watcher =
+        api.post(&format!("{ACME}/webhooks"), r#"{"url":"http://127.0.0.1:9/","events":["webhook.*"]}"#).await;
+    let watcher = watcher.json()["id"].as_str().unwrap().to_owned();
+    let change = r#"{"active":false,"events":["webhook.*"]}"#;
+    assert_eq!(api.patch(&format!("{ACME}/webhooks/{about}"), change).await.status, 200);
+    let told = api.get(&format!("{ACME}/deliveries?type=webhook.*")).await.json();
+    assert_eq!((told["items"].as_array().unwrap().len(), &told["items"][0]["webhookId"]), (1, &json!(watcher)));
+    let event = told["items"][0]["deliveryId"].as_str().unwrap();
+    let resend = |webhook: &str| format!("{ACME}/deliveries/{event}/{webhook}/resend");
+    api.post(&resend(&about), "").await.is_problem(409, "about-itself", &["nothing was changed"]);
+    api.post(&resend(&watcher), "").await.is_problem(409, "delivery-waiting", &[]);
+    let why = api.get(&format!("{ACME}/events/{event}/explain?webhook={about}")).await.json();
+    assert_eq!(why["items"][0]["code"], "aboutItself");
+}
+
+#[tokio::test]
+async fn a_failed_resend_of_what_was_delivered_is_explained_as_delivered() {
+    let api = Api::start().await;
+    let webhook = api.webhook().await;
+    api.attempted(&webhook, "e1", "{}", Outcome::Answered(204), Decision::Delivered).await;
+    assert_eq!(api.post(&format!("{ACME}/deliveries/e1/{webhook}/resend"), "").await.status, 202);
+    let why = api.get(&format!("{ACME}/events/e1/explain")).await.json();
+    assert_eq!(why["items"][0]["code"], "waiting");
+    assert!(
+        why["items"][0]["sentence"].as_str().unwrap().starts_with("It was delivered in run 1, with the answer 204.")
+    );
+}
+
+#[tokio::test]
+async fn an_old_timestamp_does_not_make_an_event_older_than_the_webhook() {
+    let api = Api::start().await;
+    let webhook = api.webhook().await;
+    assert_eq!(api.patch(&format!("{ACME}/webhooks/{webhook}"), r#"{"events":["order.*"]}"#).await.status, 200);
+    let event = r#"{"type":"sale.created","data":1,"id":"old","timestamp":"2020-01-01T00:00:00Z"}"#;
+    assert_eq!(api.post(&format!("{ACME}/events"), event).await.status, 202);
+    assert_eq!(api.patch(&format!("{ACME}/webhooks/{webhook}"), r#"{"events":["*"]}"#).await.status, 200);
+    let why = api.get(&format!("{ACME}/events/old/explain")).await.json();
+    assert_eq!(why["items"][0]["code"], "subscribedLater");
+}

@@ -14,6 +14,9 @@ async fn s20_the_page_and_its_description_come_from_this_server_alone() {
     assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
     let policy = page.headers["content-security-policy"].to_str().unwrap();
     assert!(policy.starts_with("default-src 'self';") && !policy.contains("script-src"), "{policy}");
+    // The one thing inline that is allowed, and only on this page: RapiDoc writes its colours as style elements (ADR 0009).
+    assert_eq!(policy.matches("'unsafe-").count(), 1, "{policy}");
+    assert!(policy.contains("; style-src 'self' 'unsafe-inline';"), "{policy}");
     assert_eq!(page.headers["x-content-type-options"], "nosniff");
     let loaded = ["src=\"", "href=\"", "spec-url=\""].into_iter().flat_map(|kind| page.text.split(kind).skip(1));
     let loaded: Vec<_> = loaded.filter_map(|rest| rest.split('"').next()).filter(|url| *url != "data:,").collect();

@@ -213,3 +213,69 @@ async fn a_store_that_is_down_makes_us_not_ready_but_alive() {
     }
     assert_eq!(api.get("/readyz").await.status, 200);
 }
+
+#[tokio::test]
+async fn a_request_that_takes_no_body_takes_none() {
+    let api = Api::start().await;
+    let webhook = api.webhook().await;
+    let event = r#"{"type":"a.b","data":1,"id":"e"}"#;
+    assert_eq!(api.post(&format!("{ACME}/events"), event).await.status, 202);
+    for path in [
+        format!("{ACME}/deliveries/e/{webhook}/resend"),
+        format!("{ACME}/webhooks/{webhook}/test"),
+        format!("{ACME}/inbox/shop/d/release"),
+    ] {
+        api.post(&path, r#"{"x":1}"#).await.is_problem(400, "invalid-request", &["\"x\" is not known here"]);
+        api.post(&path, "junk{").await.is_problem(400, "not-json", &["JSON"]);
+        api.post(&path, vec![b' '; 3 * 1024 * 1024]).await.is_problem(413, "too-large", &[]);
+        let typed = api.request(Method::POST, &path).header("content-type", "text/plain").body("{}");
+        Answer::of(typed).await.is_problem(415, "unsupported-media-type", &[]);
+    }
+    for nothing in ["", "{}", "{ }"] {
+        let path = format!("{ACME}/deliveries/e/{webhook}/resend");
+        api.post(&path, nothing).await.is_problem(409, "delivery-waiting", &[]);
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_is_good_for_its_own_list_only() {
+    let api = Api::start().await;
+    let webhook = api.webhook().await;
+    let body = |id: u32| format!(r#"{{"type":"a.b","data":1,"id":"e{id}"}}"#);
+    for id in 0..3 {
+        assert_eq!(api.post(&format!("{ACME}/events"), body(id)).await.status, 202);
+    }
+    let deliveries = format!("{ACME}/deliveries?type=a.b&state=waiting");
+    let page = api.get(&format!("{deliveries}&limit=1")).await.json();
+    let cursor = page["nextCursor"].as_str().unwrap();
+    for own in
+        [format!("{deliveries}&limit=1"), deliveries, format!("{ACME}/deliveries?state=waiting&limit=2&type=a.b")]
+    {
+        assert_eq!(api.get(&format!("{own}&cursor={cursor}")).await.status, 200, "{own}");
+    }
+    let rival = ACME.replace("acme", "rival");
+    for other in [
+        format!("{ACME}/deliveries?type=a.b"),
+        format!("{ACME}/deliveries?type=a.*&state=waiting"),
+        format!("{rival}/deliveries?type=a.b&state=waiting"),
+        format!("{ACME}/webhooks/{webhook}/missed?"),
+        format!("{ACME}/webhooks/{webhook}/log?"),
+        format!("{ACME}/inbox?"),
+        format!("{ACME}/tokens?"),
+        "/v1/tokens?".to_owned(),
+        "/v1/outages?".to_owned(),
+    ] {
+        let refused = api.get(&format!("{other}&cursor={cursor}")).await;
+        refused.is_problem(400, "invalid-query", &["nextCursor"]);
+    }
+}
+
+#[tokio::test]
+async fn half_of_a_surrogate_pair_is_called_that() {
+    let api = Api::start().await;
+    let body = r#"{"url":"http://127.0.0.1:9/","description":"\ud800"}"#;
+    api.post(&format!("{ACME}/webhooks"), body).await.is_problem(400, "invalid-request", &["half of a surrogate pair"]);
+    let body = r#"{"url":"http://127.0.0.1:9/","description":5}"#;
+    let number = api.post(&format!("{ACME}/webhooks"), body).await;
+    assert!(number.text.contains("must be a string") && !number.text.contains("surrogate"), "{number:?}");
+}

@@ -9,6 +9,7 @@ mod inbox;
 mod interventions;
 mod log;
 mod looks;
+mod reconcile;
 mod settings;
 mod webhooks;
 
@@ -132,6 +133,7 @@ impl Api {
         );
         let (transport, settings) = (Arc::new(Nobody), SenderSettings::default());
         let state = State {
+            reconciler: crate::reconcile::tests::idle("acme", store.clone(), clock.clone()),
             sender: Sender::new(store.clone(), committer, clock.clone(), transport, "test".into(), settings),
             client: Arc::new(Client::new(targets, Arc::new(Names), clock.clone(), &[]).unwrap()),
             metrics: PrometheusBuilder::new().build_recorder().handle(),

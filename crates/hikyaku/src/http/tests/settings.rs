@@ -62,6 +62,9 @@ async fn a_setting_that_is_not_valid_is_named_with_the_reason() {
         (r#""retryDelays":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"#, "has 21 delays"),
         (r#""retryDelays":[604801]"#, "at most a week"),
         (r#""retryDelays":[-1]"#, "no length of time"),
+        (r#""retryDelays":[60,0]"#, "at least 0.001"),
+        (r#""retryDelays":[0.0004]"#, "no length of time to the millisecond"),
+        (r#""retryDelays":[1.0005]"#, "no length of time to the millisecond"),
         (r#""timeoutSeconds":31"#, "31 is not from 1 to 30 seconds"),
         (r#""maxInFlight":1.5"#, "a whole number from 1 to 256"),
         (r#""maxInFlight":0"#, "0 is not from 1 to 256"),
@@ -152,6 +155,11 @@ async fn a_secret_has_to_fit_its_scheme() {
         answer.is_problem(400, "invalid-request", &["does not fit the webhook's secret"]);
         assert_eq!(answer.fields(), ["signature"]);
     }
+    assert_eq!(api.post(&format!("{own}/rotate-secret"), "{}").await.status, 200);
+    let early = api.patch(&own, r#"{"signature":"standard-webhooks"}"#).await;
+    early.is_problem(400, "invalid-request", &["the webhook's previous secret", "\"overlap\": 0"]);
+    assert_eq!(api.post(&format!("{own}/rotate-secret"), r#"{"overlap":0}"#).await.status, 200);
+    assert_eq!(api.patch(&own, r#"{"signature":"standard-webhooks"}"#).await.status, 200);
     for members in [
         r#""signature":"standard-webhooks","secret":"not-base64-not-base64-not-base64""#,
         r#""signature":"standard-webhooks-ed25519","secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw""#,

@@ -36,7 +36,7 @@ pub(super) struct FileDestination {
 }
 
 impl FileDestination {
-    /// Opens the file and mends its end. The error says what is in the way.
+    /// Opens the file and mends its end. The error says what is in the way and will not pass.
     pub(super) fn open(settings: FileSettings) -> Result<Self, String> {
         let FileSettings { path, max_bytes, keep } = settings;
         Ok(Self { log: Arc::new(Mutex::new(Log::open(path, max_bytes, keep)?)) })

@@ -11,7 +11,7 @@ use hikyaku_core::signature::{Scheme, Secret, receiptroller};
 use hikyaku_core::webhook::CustomHeaders;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
-use url::Url;
+use url::{Position, Url};
 
 use super::{Destination, Effect, HIDDEN, Tools};
 use crate::inbox::hash_id;
@@ -20,6 +20,20 @@ use crate::store::WorkRow;
 
 /// The header that lets a server recognise a repeated request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Longest first part of a path that is shown, in bytes: a word, and no token.
+const MAX_SHOWN_PART_BYTES: usize = 16;
+
+/// A URL as people may see it: its host and the first part of its path. What follows may be as good as a password (S19).
+pub(crate) fn shown_url(url: &Url) -> String {
+    let (base, path) = (&url[..Position::BeforePath], &url[Position::BeforePath..]);
+    let first = path[1..].find(['/', '?']).map_or(path.len(), |at| at + 1);
+    let shown = if first <= 1 + MAX_SHOWN_PART_BYTES { &path[..first] } else { "" };
+    match path.len() - shown.len() {
+        0 => url.to_string(),
+        hidden => format!("{base}{}/(hidden:{hidden}-bytes)", shown.trim_end_matches('/')),
+    }
+}
 
 /// An HTTP destination as configured.
 #[derive(Debug, Clone)]
@@ -116,7 +130,8 @@ impl Destination for HttpDestination {
     }
 
     fn preview(&self, row: &WorkRow) -> Result<String, String> {
-        let Request { url, headers, body, .. } = self.request(row);
+        let Request { headers, body, .. } = self.request(row);
+        let url = shown_url(&self.url);
         let shown = |name, value: &HeaderValue| match self.headers.get(name) == Some(value) {
             // The operator's own may be a password (S19).
             true => HIDDEN.to_owned(),

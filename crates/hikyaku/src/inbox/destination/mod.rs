@@ -28,10 +28,11 @@ use file::FileDestination;
 pub use file::FileSettings;
 use http::HttpDestination;
 pub use http::HttpSettings;
+pub(crate) use http::shown_url;
 use slack::SlackDestination;
 pub use slack::{Language, SlackSettings, TimeZone, check_template};
 use sql::Mapping;
-pub(crate) use sql::{check_postgres_url, is_postgres_url, without_password};
+pub(crate) use sql::{MAX_COLUMNS, OWN_PREFIX, check_postgres_url, is_postgres_url, without_password};
 
 /// What stands for a secret in a preview.
 const HIDDEN: &str = "(hidden)";
@@ -107,12 +108,22 @@ pub enum Effect {
     Refused(String),
 }
 
+/// Most rows of one key that a destination gets before what came of them is written, where it makes none twice. They are
+/// committed together, which is faster.
+const ROWS_OF_ONCE: u32 = 32;
+
 /// Where rows take effect.
 #[async_trait]
 pub trait Destination: Send + Sync + 'static {
     /// Lets a row take effect. Called again for the same row after a failure or a crash: an effect that can be
     /// committed with its deduplication record happens once (C8), any other carries the same idempotency key each time.
     async fn apply(&self, row: &WorkRow) -> Effect;
+
+    /// How many rows of one key it may get before what came of them is written; after a crash it gets those again. More
+    /// than one is for destinations that commit with each effect that it was made (C8), and so make none twice.
+    fn rows_at_a_time(&self) -> u32 {
+        1
+    }
 
     /// What it would do with a row, for a person, and with no secret; it does nothing.
     ///
@@ -203,19 +214,20 @@ fn shared<D: Destination>(opened: Result<D, String>) -> Result<Arc<dyn Destinati
 /// What a destination would do with a row, for a person. A database and a file are not opened for it: that would make
 /// something there.
 ///
+/// The error within says why it would refuse the row, which would then be dead.
+///
 /// # Errors
-/// Says why it could do nothing: as [`build`], or because it would refuse the row.
-pub fn preview(settings: &Settings, row: &WorkRow, tools: &Tools) -> Result<String, String> {
+/// As [`build`].
+pub fn preview(settings: &Settings, row: &WorkRow, tools: &Tools) -> Result<Result<String, String>, BuildError> {
     let Settings { name, kind } = settings;
-    let unusable = |reason| BuildError { name: name.clone(), reason }.to_string();
-    let told = match kind.clone() {
+    let unusable = |reason| BuildError { name: name.clone(), reason };
+    Ok(match kind.clone() {
         Kind::Sql { url, table, key, columns, create } => {
             let mapping = Mapping { table, key, columns, create };
             mapping.check().map_err(unusable)?;
             sql::preview::preview(&url, &mapping, &row.body)
         }
         Kind::File(settings) => Ok(file::preview(&settings.path, row)),
-        _ => build(settings.clone(), tools).map_err(|error| error.to_string())?.preview(row),
-    };
-    told.map_err(|reason| format!("the row would be dead: {reason}"))
+        _ => build(settings.clone(), tools)?.preview(row),
+    })
 }

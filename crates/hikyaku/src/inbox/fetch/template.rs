@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hikyaku_core::address::TargetPolicy;
 use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::json;
 use hikyaku_core::webhook::WebhookUrl;
@@ -31,7 +32,8 @@ impl UrlTemplate {
     /// Reads a template. The error says what it must be, to follow its name.
     ///
     /// # Errors
-    /// It is no URL of http or https, a gap is unknown or not closed, or one stands before the path.
+    /// It is no URL of http or https, a gap is unknown or not closed, one stands before the path, none tells one
+    /// event from another, or the host is one that S7 refuses.
     pub fn parse(text: &str) -> Result<Self, String> {
         let host_at = text.find("://").map_or(0, |at| at + "://".len());
         let path_at = text[host_at..].find('/').map(|at| host_at + at);
@@ -43,7 +45,14 @@ impl UrlTemplate {
         }
         let template = Self { text: text.to_owned(), base: base.to_owned(), rest: parts(rest)? };
         let sample = template.join(|_| Ok("x".to_owned()))?;
-        WebhookUrl::parse(sample.as_str()).map_err(|error| error.to_string())?;
+        let sample = WebhookUrl::parse(sample.as_str()).map_err(|error| error.to_string())?;
+        TargetPolicy::everywhere().vet_url(sample.as_url()).map_err(|refusal| format!("leads nowhere: {refusal}"))?;
+        if !template.rest.iter().any(|part| matches!(part, Part::Key | Part::Pointer(_))) {
+            return Err(format!(
+                "would read the same of every event; put {{key}}, or a JSON pointer like {{/data/id}}, into its path or \
+                 query, not {text:?}"
+            ));
+        }
         Ok(template)
     }
 
@@ -83,9 +92,29 @@ impl UrlTemplate {
     }
 }
 
+impl UrlTemplate {
+    /// The same without what may be as good as a password: the values of its query, but for gaps (S19).
+    pub(in crate::inbox) fn without_secrets(&self) -> Self {
+        let Some((path, query)) = self.text.split_once('?') else { return self.clone() };
+        let hide = |pair: &str| match pair.split_once('=') {
+            Some((name, value)) if !value.contains('{') => format!("{name}=(hidden:{}-bytes)", value.len()),
+            None if !pair.contains('{') => format!("(hidden:{}-bytes)", pair.len()),
+            _ => pair.to_owned(),
+        };
+        let query: Vec<_> = query.split('&').map(hide).collect();
+        // Only plain characters have taken the place of others, so it reads like the original.
+        Self::parse(&format!("{path}?{}", query.join("&"))).unwrap_or_else(|_| Self {
+            text: path.to_owned(),
+            rest: Vec::new(),
+            ..self.clone()
+        })
+    }
+}
+
 impl fmt::Display for UrlTemplate {
+    /// Shows it without what may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.without_secrets().text)
     }
 }
 
@@ -180,6 +209,17 @@ mod tests {
     }
 
     #[test]
+    fn s19_values_of_the_query_are_not_shown() {
+        let template =
+            UrlTemplate::parse("https://h/orders/{key}?api_key=sesame&sesame&shop={/data/shop}&k={key}").unwrap();
+        let shown = "https://h/orders/{key}?api_key=(hidden:6-bytes)&(hidden:6-bytes)&shop={/data/shop}&k={key}";
+        assert_eq!(template.to_string(), shown);
+        let organization = OrganizationId::parse("default").unwrap();
+        let filled = template.without_secrets().fill(&organization, &row("o-1", r#"{"data":{"shop":12}}"#)).unwrap();
+        assert!(filled.as_str().ends_with("&(hidden:6-bytes)&shop=12&k=o-1"), "{filled}");
+    }
+
+    #[test]
     fn what_is_no_template_is_refused() {
         for bad in [
             "",
@@ -194,6 +234,9 @@ mod tests {
             "https://h/../{key}",
             "https://user:pass@h/{key}",
             "ftp://h/{key}",
+            "https://h/orders",
+            "https://h/{organization}",
+            "http://169.254.169.254/{key}",
         ] {
             assert!(UrlTemplate::parse(bad).is_err(), "{bad}");
         }

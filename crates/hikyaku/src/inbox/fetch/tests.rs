@@ -10,6 +10,11 @@ use jiff::Timestamp;
 use super::*;
 use crate::clock::SystemClock;
 use crate::inbox::OnBadSignature;
+use crate::outbound::Request;
+use axum::http::header::{AUTHORIZATION, RETRY_AFTER};
+use axum::http::{HeaderMap, Method};
+use hikyaku_core::delivery::Outcome;
+use hikyaku_core::signature::Secret;
 
 /// A provider's API as scripted: answers in their order, and what was asked.
 #[derive(Default)]

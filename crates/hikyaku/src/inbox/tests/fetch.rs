@@ -162,6 +162,27 @@ async fn what_the_provider_does_not_have_is_dead_unless_the_event_says_that_it_e
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_of_the_providers_api_is_no_sign_that_it_does_not_have_the_object() {
+    let (provider, books) = (Provider::new("{}", MANY), books());
+    provider.set(404, "");
+    let mut rig = rig(&provider, Once::Delivery, &books);
+    rig.run();
+    rig.send("d1", order("d1", "order.updated", 1)).await;
+    // 404s on either side of an outage: never six in a row.
+    for (status, readings) in [(404, 3), (503, 5), (404, 8)] {
+        provider.set(status, "");
+        while provider.readings() < readings {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert_eq!(rig.effect("d1").await.state, EffectState::Waiting);
+        }
+    }
+    provider.set(200, "{}");
+    rig.settle().await;
+    let effect = rig.effect("d1").await;
+    assert_eq!((effect.state, effect.failures, calls(&books).len()), (EffectState::Done, 8, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn t5_once_per_key_reads_and_acts_once() {
     let (provider, books) = (Provider::new("{}", MANY), books());
     let mut rig = rig(&provider, Once::Key, &books);

@@ -58,7 +58,7 @@ fn source(name: &str) -> Source {
 fn route(destination: &str, events: &str, order: Order, once: Once) -> Route {
     Route {
         name: destination.into(),
-        source: "shop".into(),
+        sources: vec!["shop".into()],
         events: vec![EventPattern::parse(events).unwrap()],
         destination: destination.into(),
         order,

@@ -75,7 +75,9 @@ async fn case21_a_row_that_always_fails_ends_as_dead_and_lets_the_rest_of_its_ke
     rig.settle().await;
     let dead = rig.effect("d1").await;
     assert_eq!((rig.row("d1").await.row.state, dead.state), (RowState::Dead, EffectState::Dead));
-    assert!(dead.detail.starts_with("given up after ") && dead.detail.ends_with("no such shop"), "{}", dead.detail);
+    let counted = format!("given up after {} failures: no such shop", dead.failures);
+    assert_eq!(dead.detail, counted, "the failure that ended it is one of them");
+    assert_eq!(dead.failures as usize, books.deliveries().len() - 1);
     assert_eq!(rig.row("d2").await.row.state, RowState::Done);
     let calls = books.deliveries();
     assert!(calls.len() > 5, "{calls:?}");
@@ -90,6 +92,7 @@ async fn a_row_that_is_refused_is_dead_at_once_with_the_reason() {
     rig.settle().await;
     let effect = rig.effect("d1").await;
     assert_eq!((effect.state, effect.detail.as_str(), books.deliveries().len()), (EffectState::Dead, "no key", 1));
+    assert_eq!(effect.failures, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,6 +143,22 @@ async fn t5_a_key_that_had_its_one_effect_gets_no_other_and_a_dead_one_does_not_
     rig.settle().await;
     assert_eq!(books.deliveries(), ["d0", "d1", "x1", "x2"], "rows without a key are each their own");
     assert_eq!(rig.effect("d3").await.state, EffectState::Stale);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_c9_a_key_that_two_sources_tell_of_has_its_one_effect_through_a_route_of_both() {
+    let books = Scripted::new(|_, _| Answer::Now(done()));
+    let both = Route { sources: vec!["shop".into(), "till".into()], ..route("books", "*", Order::Every, Once::Key) };
+    let sources = vec![source("shop"), source("till")];
+    let to = [("books", books.clone() as Arc<dyn Destination>)];
+    let mut rig = Rig::over(Arc::new(MemoryStore::new()), "one", sources, vec![both], &to);
+    rig.run();
+    for (source, delivery, key) in [("shop", "d1", "k"), ("till", "d2", "k"), ("till", "d3", "l"), ("shop", "d4", "l")]
+    {
+        rig.send_to(source, delivery, sale(delivery, key, 1)).await;
+        rig.settle().await;
+    }
+    assert_eq!(books.deliveries(), ["d1", "d3"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,7 +279,60 @@ async fn t1_an_effect_cut_off_by_a_crash_is_made_again_with_the_same_delivery() 
     next.run();
     next.settle().await;
     assert_eq!(books.deliveries(), ["d1", "d1"]);
-    assert_eq!(next.effect("d1").await.state, EffectState::Done);
+    let failures: Vec<_> = books.calls.lock().unwrap().iter().map(|row| row.failures).collect();
+    assert_eq!(failures, [0, 1], "the destination is told that it is not the first time");
+    let effect = next.effect("d1").await;
+    assert_eq!((effect.state, effect.failures), (EffectState::Done, 1));
+}
+
+/// What came of a row is written before the next of its key is begun: a crash repeats what was under way, and no more.
+#[tokio::test(start_paused = true)]
+async fn c15_a_crash_repeats_only_the_effects_that_were_under_way() {
+    let crashed = Arc::new(Mutex::new(false));
+    let (dies, sees) = (crashed.clone(), crashed.clone());
+    let books = Scripted::new(move |row, _| {
+        // The tenth row of each of two keys is the one that the process dies in.
+        let is_last = row.delivery.ends_with("-9") && !*sees.lock().unwrap();
+        if is_last { Answer::Never } else { Answer::After(Duration::from_millis(200), done()) }
+    });
+    let mut rig = Rig::new(vec![every("books")], &[("books", books.clone())]);
+    for (key, n) in ["k", "l"].into_iter().flat_map(|key| (0..30).map(move |n| (key, n))) {
+        let delivery = format!("{key}-{n}");
+        rig.send(&delivery, sale(&delivery, key, n)).await;
+    }
+    rig.run();
+    while books.deliveries().iter().filter(|delivery| delivery.ends_with("-9")).count() < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(rig.store.backlog().await.unwrap().effects, 42, "what was answered is written");
+    rig.store.set_down(Operation::Commit, true);
+    rig.stop().await;
+    rig.store.set_down(Operation::Commit, false);
+    *dies.lock().unwrap() = true;
+    let mut next =
+        Rig::over(rig.store.clone(), "two", vec![source("shop")], vec![every("books")], &[("books", books.clone())]);
+    next.run();
+    next.settle().await;
+    let mut repeats = books.deliveries();
+    repeats.sort();
+    let again: Vec<_> = repeats.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect();
+    assert_eq!((again, repeats.len()), (vec!["k-9".to_owned(), "l-9".to_owned()], 62));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_event_that_comes_while_its_key_is_worked_on_is_next() {
+    let books = Scripted::new(|_, _| Answer::After(Duration::from_millis(400), done()));
+    let rig = running(vec![every("books")], &[("books", books.clone())]);
+    for n in 10..20 {
+        rig.send(&format!("d{n}"), sale(&format!("d{n}"), "k", n)).await;
+    }
+    while books.deliveries().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    rig.send("d5", sale("d5", "k", 5)).await;
+    rig.settle().await;
+    let begun: Vec<_> = [10, 11, 12, 5].into_iter().chain(13..20).map(|n| format!("d{n}")).collect();
+    assert_eq!(books.deliveries(), begun);
 }
 
 #[tokio::test(start_paused = true)]

@@ -134,12 +134,15 @@ async fn t6_case20_what_is_signed_is_stored_and_parked_if_nothing_can_use_it() {
     let mut rig = Rig::new(vec![any], &[("books", Scripted::new(|_, _| panic!("parked rows have no effect")))]);
     rig.run();
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-    let cases: [(&[u8], &str); 13] = [
+    let cases: [(&[u8], &str); 16] = [
         (b"", "not JSON"),
         (b"{\"id\":", "not JSON"),
         (b"\x00\x01\xff", "not JSON"),
         (b"\x1f\x8b\x08", "not JSON"),
-        (b"sale=1", "not JSON"),
+        (b"sale=1", "the body is a form and not JSON; set the content type application/json"),
+        (b"payload=%7B%22action%22%3A%22opened%22%7D", "the body is a form and not JSON"),
+        (b"<sale id=\"1\"/>", "the body is not JSON"),
+        (b"sale", "the body is not JSON"),
         (b"{} {}", "not JSON"),
         (b"null", "no object"),
         (b"\"text\"", "no object"),

@@ -318,7 +318,7 @@ pub(in crate::store) fn lane_names(lanes: &[ClaimedLane]) -> Vec<&str> {
 }
 
 pub(in crate::store) fn ended(delivery: &str, state: EffectState) -> EndedRow {
-    EndedRow { delivery: delivery.into(), state, detail: format!("{} it is", state.as_str()) }
+    EndedRow { delivery: delivery.into(), state, failures: 0, detail: format!("{} it is", state.as_str()) }
 }
 
 /// A finish of a claimed lane at `seconds` that ends these rows.

@@ -121,8 +121,40 @@ pub(crate) async fn a_retry_makes_its_whole_lane_wait(store: &dyn Store) {
     commit_lane(store, failed).await;
     let lane = claim_lane(store, "a", 300).await;
     assert_eq!((deliveries(&lane), lane.rows[0].failures), (vec!["d2", "d3", "d4"], 2));
-    commit_lane(store, finish_lane_of(&lane, "a", 301, vec![ended("d2", Dead)])).await;
-    assert_eq!(detail(store, "d2").await.effects[0].failures, 2);
+    commit_lane(store, finish_lane_of(&lane, "a", 301, vec![EndedRow { failures: 3, ..ended("d2", Dead) }])).await;
+    assert_eq!(detail(store, "d2").await.effects[0].failures, 3, "the failure that ended it is one of them");
+}
+
+pub(crate) async fn c15_an_effect_left_without_an_end_is_told_and_counted(store: &dyn Store) {
+    record(store, vec![row("d2", "k", 2), row("d3", "k", 3), row("x", "other", 1)]).await;
+    let left = claim_lanes(store, "a", 0).await;
+    assert!(left.iter().all(|lane| lane.interrupted.is_none()), "nothing was begun before");
+    let other = left.iter().find(|lane| lane.key.lane == "k:other").unwrap();
+    let failed = FinishLane { retry: retry_row("x", 1, LEASE_SECONDS), ..finish_lane_of(other, "a", 1, Vec::new()) };
+    commit_lane(store, failed).await;
+    // What was first then need not be first when the lease has ended.
+    record(store, vec![row("d1", "k", 1)]).await;
+    for (number, interrupted) in [(1, "d2"), (2, "d1")] {
+        let again = claim_lanes(store, "b", number * LEASE_SECONDS).await;
+        let lane = again.iter().find(|lane| lane.key.lane == "k:k").unwrap();
+        assert_eq!(lane.interrupted.as_deref(), Some(interrupted));
+        let effect = detail(store, interrupted).await.effects.remove(0);
+        assert_eq!(
+            (effect.state, effect.failures, effect.detail.as_str()),
+            (EffectState::Waiting, 1, EFFECT_INTERRUPTED)
+        );
+        let failures = lane.rows.iter().map(|row| row.failures).collect::<Vec<_>>();
+        assert_eq!(failures, if number == 1 { [0, 1, 0] } else { [1, 1, 0] });
+        if number == 1 {
+            let other = again.iter().find(|lane| lane.key.lane == "k:other").unwrap();
+            assert_eq!(other.interrupted, None, "its end was written");
+            commit_lane(store, finish_lane_of(other, "b", 1, done(&["x"]))).await;
+        } else {
+            commit_lane(store, finish_lane_of(lane, "b", 1, done(&["d1"]))).await;
+        }
+    }
+    let lane = claim_lane(store, "b", 2 * LEASE_SECONDS).await;
+    assert_eq!((lane.interrupted.as_deref(), deliveries(&lane)), (None, vec!["d2", "d3"]));
 }
 
 pub(crate) async fn c4_what_took_effect_is_remembered_and_never_goes_back(store: &dyn Store) {
@@ -181,7 +213,7 @@ pub(crate) async fn case22_a_finish_of_a_lost_lane_changes_nothing(store: &dyn S
     record(store, vec![row("d", "k", 1)]).await;
     let left = claim_lane(store, "a", 0).await;
     let taken = claim_lane(store, "b", LEASE_SECONDS).await;
-    assert_eq!((left.is_takeover, taken.is_takeover), (false, true));
+    assert_eq!((&left.interrupted, taken.interrupted.as_deref()), (&None, Some("d")));
     let late = FinishLane { applied: Some(row("d", "k", 1).version), ..finish_lane_of(&left, "a", 31, done(&["d"])) };
     let wrong_owner = FinishLane { owner: "c".into(), claim: taken.claim, ..late.clone() };
     for lost in [late, wrong_owner] {
@@ -193,7 +225,7 @@ pub(crate) async fn case22_a_finish_of_a_lost_lane_changes_nothing(store: &dyn S
     assert_eq!(commit_lane(store, finish.clone()).await, APPLIED);
     assert_eq!(commit_lane(store, finish).await, FinishOutcome::LeaseLost);
     let again = claim_lane(store, "b", 40).await;
-    assert_eq!((again.applied, again.is_takeover), (None, false));
+    assert_eq!((again.applied, again.interrupted), (None, None));
 }
 
 pub(crate) async fn a_lane_that_ended_never_gives_out_an_old_token(store: &dyn Store) {

@@ -11,6 +11,7 @@ pub(super) mod fixture;
 
 pub(crate) mod claim;
 pub(crate) mod finish;
+pub(crate) mod held;
 pub(crate) mod inbox;
 pub(crate) mod interventions;
 pub(crate) mod lanes;
@@ -19,6 +20,7 @@ pub(crate) mod notices;
 pub(crate) mod outages;
 pub(crate) mod publish;
 pub(crate) mod read;
+pub(crate) mod reconcile;
 pub(crate) mod recovery;
 pub(crate) mod retention;
 pub(crate) mod search;
@@ -93,6 +95,7 @@ macro_rules! conformance_suite {
                 r11_never_means_never,
                 r17_what_we_spoiled_does_not_count,
                 s15_a_rotation_keeps_two_secrets_for_its_overlap,
+                s15_a_secret_is_forgotten_when_its_overlap_has_ended,
                 t8_a_retry_knows_when_its_first_attempt_began_while_there_are_two_secrets,
                 a_claim_keeps_to_a_webhooks_own_cap_and_rate,
                 case14_where_slots_are_scarce_no_webhooks_own_cap_is_more_than_the_others,
@@ -113,6 +116,11 @@ macro_rules! conformance_suite {
                 the_last_sign_of_life_is_the_last_written,
                 outages_are_listed_newest_first,
                 an_outage_that_began_at_the_same_time_is_replaced;
+            reconcile:
+                t4_how_far_a_reconciliation_came_is_kept_with_its_reports,
+                s17_reconciliations_of_another_organization_do_not_exist,
+                t5_a_key_is_known_by_its_rows_or_by_its_effect,
+                rows_are_listed_by_their_own_time;
             retention:
                 old_events_go_with_all_that_is_theirs,
                 an_event_of_which_anything_waits_is_kept_whole,
@@ -126,6 +134,11 @@ macro_rules! conformance_suite {
                 a_row_with_work_left_is_kept,
                 c4_what_took_effect_is_remembered_when_its_row_is_gone,
                 rows_are_dropped_in_steps_too;
+            held:
+                what_is_held_is_released_when_the_webhook_is_switched_on,
+                what_a_cancelled_release_left_is_released_by_switching_on_once_more,
+                a_held_event_can_be_resent_before_its_release,
+                deleting_a_webhook_cancels_what_is_held_and_forgets_what_it_missed;
             recovery:
                 case23_a_delivered_event_is_resent_with_the_same_id_and_bytes,
                 r13_a_resend_has_the_whole_schedule_before_it,
@@ -133,6 +146,7 @@ macro_rules! conformance_suite {
                 r13_any_event_can_be_resent_to_any_webhook_even_one_that_is_off,
                 case22_a_late_finish_of_an_older_run_changes_nothing_of_the_present_one,
                 r12_what_was_missed_or_exhausted_is_listed_oldest_first_with_counts,
+                r12_what_a_run_has_delivered_is_not_missed_after_a_failed_resend,
                 r12_an_event_tells_who_missed_it_and_why,
                 a_recovery_makes_its_events_due_oldest_first_and_a_few_at_a_time,
                 a_recovery_takes_each_event_once_however_often_it_fails,
@@ -140,9 +154,6 @@ macro_rules! conformance_suite {
                 a_recovery_is_refused_where_it_could_not_run,
                 a_recovery_rests_while_its_webhook_is_off,
                 recoveries_take_turns_where_there_are_many,
-                what_is_held_is_released_when_the_webhook_is_switched_on,
-                a_held_event_can_be_resent_before_its_release,
-                deleting_a_webhook_cancels_what_is_held_and_forgets_what_it_missed,
                 t8_a_new_run_is_signed_by_its_own_first_attempt;
             inbox:
                 c13_a_body_is_kept_byte_for_byte,
@@ -159,6 +170,7 @@ macro_rules! conformance_suite {
                 a_route_gets_no_more_than_its_free_slots,
                 what_a_finish_leaves_is_due_at_once,
                 a_retry_makes_its_whole_lane_wait,
+                c15_an_effect_left_without_an_end_is_told_and_counted,
                 c4_what_took_effect_is_remembered_and_never_goes_back,
                 a_row_stands_as_all_of_its_effects_do,
                 case22_a_finish_of_a_lost_lane_changes_nothing,

@@ -20,7 +20,7 @@ fn notice(id: &str, name: &str) -> NewEvent {
 /// Notices with the ids `{prefix}-exhausted` and `{prefix}-off`, due at `seconds`.
 pub(super) fn notices(prefix: &str, seconds: i64) -> Option<Box<FinishNotices>> {
     Some(Box::new(FinishNotices {
-        exhausted: notice(&format!("{prefix}-exhausted"), "delivery.exhausted"),
+        exhausted: Some(notice(&format!("{prefix}-exhausted"), "delivery.exhausted")),
         switched_off: notice(&format!("{prefix}-off"), "webhook.disabled"),
         due_at: at(seconds),
     }))

@@ -1,8 +1,8 @@
-//! Sending again: runs, what a webhook missed, recoveries, and what is held.
+//! Sending again: runs, what a webhook missed, and recoveries.
 
 use hikyaku_core::delivery::{Decision, DeliveryState};
 use hikyaku_core::ids::{DeliveryKey, RecoveryId};
-use hikyaku_core::webhook::{Off, OffReason, Settings, Webhook, WhileInactive};
+use hikyaku_core::webhook::{Off, OffReason};
 
 use super::fixture::*;
 use crate::store::*;
@@ -13,7 +13,7 @@ pub(in crate::store) fn key(event: &str, webhook: &str) -> DeliveryKey {
     DeliveryKey { organization: acme(), event: event_id(event), webhook: webhook_id(webhook) }
 }
 
-async fn resend(store: &dyn Store, event: &str, webhook: &str, seconds: i64) -> ResendOutcome {
+pub(super) async fn resend(store: &dyn Store, event: &str, webhook: &str, seconds: i64) -> ResendOutcome {
     store.resend(&key(event, webhook), at(seconds)).await.unwrap()
 }
 
@@ -22,24 +22,24 @@ fn dated(id: &str, seconds: i64) -> NewEvent {
     NewEvent { timestamp: at(seconds), ..event(id) }
 }
 
-async fn store_dated(store: &dyn Store, events: &[(&str, i64)]) {
+pub(super) async fn store_dated(store: &dyn Store, events: &[(&str, i64)]) {
     let events = events.iter().map(|(id, seconds)| dated(id, *seconds)).collect();
     stored(commit_publish(store, publish(events)).await);
 }
 
 /// Publishes events that `w` misses, and switches it on.
-async fn missed_by_w(store: &dyn Store, events: &[(&str, i64)]) {
+pub(super) async fn missed_by_w(store: &dyn Store, events: &[(&str, i64)]) {
     create(store, &["w"]).await;
     set_active(store, "w", false, 1).await;
     store_dated(store, events).await;
     set_active(store, "w", true, 2).await;
 }
 
-fn query() -> MissedQuery {
+pub(super) fn query() -> MissedQuery {
     MissedQuery { organization: acme(), webhook: webhook_id("w"), from: None, to: None, after: None, limit: 1000 }
 }
 
-async fn missed(store: &dyn Store, query: MissedQuery) -> (Vec<String>, u64, u64) {
+pub(super) async fn missed(store: &dyn Store, query: MissedQuery) -> (Vec<String>, u64, u64) {
     let found = store.missed(query).await.unwrap();
     let names = found.entries.iter().map(|entry| format!("{} {}", entry.position.event, entry.kind.as_str()));
     (names.collect(), found.missed, found.exhausted)
@@ -62,11 +62,11 @@ pub(in crate::store) fn recovery_id(id: &str) -> RecoveryId {
     RecoveryId::parse(id).unwrap()
 }
 
-fn recovery_key(id: &str) -> RecoveryKey {
+pub(super) fn recovery_key(id: &str) -> RecoveryKey {
     (acme(), webhook_id("w"), recovery_id(id))
 }
 
-async fn recover(store: &dyn Store, id: &str, which: Which) {
+pub(super) async fn recover(store: &dyn Store, id: &str, which: Which) {
     let outcome = store.recover(recovery(id, which)).await.unwrap();
     assert!(matches!(outcome, RecoverOutcome::Begun(_)), "{outcome:?}");
 }
@@ -75,19 +75,19 @@ pub(in crate::store) fn step_of(seconds: i64, most_due: u32) -> RecoveryStep {
     RecoveryStep { now: at(seconds), most_due, limit: 100, after: None }
 }
 
-async fn step(store: &dyn Store, seconds: i64, most_due: u32) -> (u32, u32) {
+pub(super) async fn step(store: &dyn Store, seconds: i64, most_due: u32) -> (u32, u32) {
     let stepped = store.step_recoveries(step_of(seconds, most_due)).await.unwrap();
     (stepped.made_due, stepped.running)
 }
 
 /// State, total and recovered.
-async fn progress(store: &dyn Store, id: &str) -> (&'static str, u64, u64) {
+pub(super) async fn progress(store: &dyn Store, id: &str) -> (&'static str, u64, u64) {
     let recovery = store.recovery(&recovery_key(id)).await.unwrap().unwrap();
     (recovery.state.as_str(), recovery.total, recovery.recovered)
 }
 
 /// Claims the events that are due for `w`, in the order of their due times, one by one.
-async fn claim_in_order(store: &dyn Store, seconds: i64) -> Vec<String> {
+pub(super) async fn claim_in_order(store: &dyn Store, seconds: i64) -> Vec<String> {
     let mut events = Vec::new();
     loop {
         let claim = DeliveryClaim { slots_each: 1, ..claim_of("a", seconds) };
@@ -197,6 +197,25 @@ pub(crate) async fn r12_what_was_missed_or_exhausted_is_listed_oldest_first_with
     assert_eq!(missed(store, MissedQuery { organization: organization("rival"), ..query() }).await, (vec![], 0, 0));
 }
 
+pub(crate) async fn r12_what_a_run_has_delivered_is_not_missed_after_a_failed_resend(store: &dyn Store) {
+    create(store, &["w"]).await;
+    store_events(store, &["had", "never"]).await;
+    for claimed in claim(store, "a", 0).await {
+        let had = claimed.key.event.as_str() == "had";
+        let (outcome, decision) = if had { (OK, Decision::Delivered) } else { (ERROR, EXHAUSTED) };
+        finish(store, &claimed, "a", 0, outcome, decision).await;
+    }
+    for run in 2..4 {
+        for event in ["had", "never"] {
+            assert_eq!(resend(store, event, "w", run * 10).await, ResendOutcome::Begun);
+            let again = claim_one(store, "a", run * 10).await;
+            finish(store, &again, "a", run * 10, ERROR, EXHAUSTED).await;
+        }
+        assert_eq!(view(store, "had", "w").await.state, DeliveryState::Exhausted, "the last run's end");
+        assert_eq!(missed(store, query()).await, (vec!["never exhausted".to_owned()], 0, 1));
+    }
+}
+
 pub(crate) async fn r12_an_event_tells_who_missed_it_and_why(store: &dyn Store) {
     create(store, &["w", "v", "on"]).await;
     set_active(store, "v", false, 3).await;
@@ -304,55 +323,6 @@ pub(crate) async fn recoveries_take_turns_where_there_are_many(store: &dyn Store
     assert_eq!(first, RecoveryStepped { made_due: 0, running: 0, stopped_at: stopped_at.clone() });
     let second = store.step_recoveries(RecoveryStep { limit: 2, after: stopped_at, ..step_of(6, 10) }).await.unwrap();
     assert_eq!(second, RecoveryStepped { made_due: 1, running: 0, stopped_at: None });
-}
-
-/// Registers `w` as one that has its events held, and publishes while it is off.
-async fn held_for_w(store: &dyn Store, events: &[(&str, i64)]) {
-    let settings = Settings { while_inactive: WhileInactive::Hold, ..Settings::default() };
-    store.create_webhook(Webhook { settings, ..webhook("w") }).await.unwrap();
-    set_active(store, "w", false, 1).await;
-    store_dated(store, events).await;
-}
-
-pub(crate) async fn what_is_held_is_released_when_the_webhook_is_switched_on(store: &dyn Store) {
-    held_for_w(store, &[("b", 2), ("a", 3), ("c", 1)]).await;
-    let held = view(store, "a", "w").await;
-    assert_eq!((held.state, held.run, held.next_attempt_at), (DeliveryState::Held, 1, None));
-    assert_eq!(missed(store, query()).await, (vec![], 0, 0), "what is held is not missed");
-    assert_eq!(step(store, 5, 10).await, (0, 0));
-    assert!(claim(store, "a", 5).await.is_empty());
-    set_active(store, "w", true, 6).await;
-    assert_eq!(progress(store, "held").await, ("running", 3, 0));
-    assert_eq!(step(store, 7, 2).await, (2, 1));
-    assert_eq!(claim_in_order(store, 7).await, ["c", "b"]);
-    assert_eq!(step(store, 8, 2).await, (1, 0));
-    let last = claim_one(store, "a", 8).await;
-    assert_eq!((last.key.event.as_str(), last.run, last.history.on_request), ("a", 1, false));
-    assert_eq!(progress(store, "held").await, ("done", 3, 3));
-}
-
-pub(crate) async fn a_held_event_can_be_resent_before_its_release(store: &dyn Store) {
-    held_for_w(store, &[("a", 1)]).await;
-    assert_eq!(resend(store, "a", "w", 5).await, ResendOutcome::Begun);
-    assert_eq!(claim_one(store, "a", 5).await.run, 2);
-    set_active(store, "w", true, 6).await;
-    assert_eq!(store.recovery(&recovery_key("held")).await.unwrap(), None, "nothing is left to release");
-}
-
-pub(crate) async fn deleting_a_webhook_cancels_what_is_held_and_forgets_what_it_missed(store: &dyn Store) {
-    held_for_w(store, &[("a", 1)]).await;
-    set_active(store, "w", true, 2).await;
-    store.delete_webhook(&acme(), &webhook_id("w"), at(3)).await.unwrap();
-    let cancelled = view(store, "a", "w").await;
-    assert_eq!((cancelled.state, cancelled.reason.as_str()), (DeliveryState::Cancelled, "webhookDeleted"));
-    assert_eq!(store.recovery(&recovery_key("held")).await.unwrap(), None);
-    missed_by_w(store, &[("m", 1)]).await;
-    recover(store, "r", Which::All).await;
-    store.delete_webhook(&acme(), &webhook_id("w"), at(4)).await.unwrap();
-    assert_eq!(missed(store, query()).await, (vec![], 0, 0));
-    assert_eq!(step(store, 6, 10).await, (0, 0));
-    let event = store.event(&acme(), &event_id("m")).await.unwrap().unwrap();
-    assert!(event.missed.is_empty() && event.deliveries.is_empty());
 }
 
 pub(crate) async fn t8_a_new_run_is_signed_by_its_own_first_attempt(store: &dyn Store) {

@@ -116,6 +116,22 @@ pub(crate) async fn s15_a_rotation_keeps_two_secrets_for_its_overlap(store: &dyn
     assert_eq!(rotate(store, "newest", 100, 201).await.previous_secret.unwrap().secret.reveal(), "newer");
 }
 
+pub(crate) async fn s15_a_secret_is_forgotten_when_its_overlap_has_ended(store: &dyn Store) {
+    create(store, &["w", "v", "never-rotated"]).await;
+    rotate(store, "new", 100, 10).await;
+    let rotation = Some(Rotation { secret: Secret::new("other"), overlap: Duration::from_secs(50) });
+    let change = WebhookChange { rotation, ..WebhookChange::default() };
+    store.update_webhook(&acme(), &webhook_id("v"), change, at(10)).await.unwrap();
+    assert_eq!(store.forget_secrets(at(59), 10).await.unwrap(), 0);
+    assert_eq!(store.forget_secrets(at(60), 10).await.unwrap(), 1);
+    assert_eq!(find_webhook(store, "v").await, Webhook { secret: Secret::new("other"), ..webhook("v") });
+    assert!(find_webhook(store, "w").await.previous_secret.is_some(), "its own is good still");
+    assert_eq!(store.forget_secrets(at(110), 0).await.unwrap(), 0);
+    assert_eq!(store.forget_secrets(at(110), 10).await.unwrap(), 1);
+    assert_eq!(find_webhook(store, "w").await.previous_secret, None);
+    assert_eq!(store.forget_secrets(at(111), 10).await.unwrap(), 0);
+}
+
 pub(crate) async fn t8_a_retry_knows_when_its_first_attempt_began_while_there_are_two_secrets(store: &dyn Store) {
     create(store, &["w"]).await;
     store_events(store, &["e"]).await;

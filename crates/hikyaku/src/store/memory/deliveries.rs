@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::undelivered::Undelivered;
 use super::{State, WebhookKey};
 use crate::store::{
-    AttemptRecord, ClaimedDelivery, DeliveryClaim, DeliveryClaims, DeliveryView, EventView, FinishAttempt,
+    AttemptRecord, Backlog, ClaimedDelivery, DeliveryClaim, DeliveryClaims, DeliveryView, EventView, FinishAttempt,
     FinishOutcome, Lease, NewEvent, Publish, PublishOutcome, PublishedEvent, UndeliveredKind,
 };
 
@@ -172,7 +172,10 @@ impl State {
         self.deliveries.write_attempt(&key, attempt);
         let waiting =
             self.deliveries.waiting.get_mut(&key).filter(|waiting| waiting.is_leased_for(&owner, run, number));
-        let Some(waiting) = waiting else { return FinishOutcome::LeaseLost };
+        let Some(waiting) = waiting else {
+            let arrived = decision == Decision::Delivered && self.deliveries.arrived_after_all(&key, run);
+            return if arrived { FinishOutcome::Applied { switched_off: false } } else { FinishOutcome::LeaseLost };
+        };
         let mut switched_off = false;
         match decision {
             Decision::Retry { at } => {
@@ -254,11 +257,22 @@ impl Deliveries {
         }
     }
 
+    /// Lets a delivery that was cancelled under its attempt end as what the endpoint knows it is.
+    fn arrived_after_all(&mut self, key: &DeliveryKey, run: u32) -> bool {
+        let ended = self.ended.get_mut(key).filter(|ended| ended.run == run && ended.state == DeliveryState::Cancelled);
+        let arrived = ended.map(|ended| *ended = Ended { run, state: DeliveryState::Delivered, reason: "" });
+        arrived.is_some()
+    }
+
     fn end(&mut self, key: &DeliveryKey, state: DeliveryState, reason: &'static str) {
         let run = self.waiting.remove(key).map_or(FIRST_RUN, |waiting| waiting.run);
         self.undelivered.remove(key);
         self.ended.insert(key.clone(), Ended { run, state, reason });
-        if state == DeliveryState::Exhausted {
+        let mut attempts = self.attempts.get(key).into_iter().flat_map(BTreeMap::values);
+        // What an earlier run delivered the webhook has.
+        if state == DeliveryState::Exhausted
+            && !attempts.any(|attempt| attempt.run < run && attempt.outcome.is_success())
+        {
             self.undelivered.insert(key.clone(), Undelivered { kind: UndeliveredKind::Exhausted, off: None });
         }
     }
@@ -312,7 +326,7 @@ impl Deliveries {
     }
 
     pub(super) fn event(&self, organization: &OrganizationId, id: &EventId) -> Option<EventView> {
-        let NewEvent { id, event_type, timestamp, body, .. } =
+        let NewEvent { id, event_type, timestamp, created_at, body, .. } =
             self.events.get(&(organization.clone(), id.clone()))?.event.clone();
         let of_event = |key: &&DeliveryKey| key.organization == *organization && key.event == id;
         let held = self.undelivered.iter().filter(|(_, one)| one.kind == UndeliveredKind::Held).map(|(key, _)| key);
@@ -320,7 +334,7 @@ impl Deliveries {
         let mut deliveries: Vec<_> = keys.filter(of_event).map(|key| self.view(key)).collect();
         deliveries.sort_by(|a, b| a.webhook.cmp(&b.webhook));
         let missed = self.missed_by(&(organization.clone(), id.clone()));
-        Some(EventView { id, event_type, timestamp, body, deliveries, missed })
+        Some(EventView { id, event_type, timestamp, created_at, body, deliveries, missed })
     }
 
     pub(super) fn view(&self, key: &DeliveryKey) -> DeliveryView {
@@ -341,11 +355,15 @@ impl Deliveries {
         }
     }
 
-    /// How many deliveries wait, how many of them are leased, and when the oldest is or was due.
-    pub(super) fn backlog(&self) -> (u64, u64, Option<Timestamp>) {
-        let leased = self.waiting.values().filter(|waiting| waiting.leased.is_some()).count();
-        let oldest = self.waiting.values().map(|waiting| waiting.due_at).min();
-        (self.waiting.len() as u64, leased as u64, oldest)
+    /// How many deliveries wait, how many of them are leased, when the oldest is or was due, and how many are held.
+    pub(super) fn backlog(&self) -> Backlog {
+        Backlog {
+            deliveries: self.waiting.len() as u64,
+            deliveries_leased: self.waiting.values().filter(|waiting| waiting.leased.is_some()).count() as u64,
+            oldest_delivery_due: self.waiting.values().map(|waiting| waiting.due_at).min(),
+            deliveries_held: self.undelivered.values().filter(|one| one.kind == UndeliveredKind::Held).count() as u64,
+            ..Backlog::default()
+        }
     }
 }
 

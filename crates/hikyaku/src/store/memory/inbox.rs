@@ -9,9 +9,9 @@ use hikyaku_core::ordering::Version;
 use jiff::Timestamp;
 
 use crate::store::{
-    ClaimedLane, EffectState, EffectView, EndedRow, FinishLane, FinishOutcome, InboxPlace, InboxQuery, InboxRowDetail,
-    InboxRowView, LaneClaim, LaneClaims, LaneKey, NewRow, RecordOutcome, RetryRow, RouteBacklog, RowPosition, RowState,
-    VersionPlace, WorkRow,
+    ClaimedLane, EFFECT_INTERRUPTED, EffectState, EffectView, EndedRow, FinishLane, FinishOutcome, InboxPlace,
+    InboxQuery, InboxRowDetail, InboxRowView, LaneClaim, LaneClaims, LaneKey, NewRow, RecordOutcome, RetryRow,
+    RouteBacklog, RowPosition, RowState, VersionPlace, WorkRow,
 };
 
 /// Organization, provider and the provider's id.
@@ -33,7 +33,7 @@ pub(super) struct Inbox {
 
 #[derive(Debug)]
 pub(super) struct Row {
-    position: RowPosition,
+    pub(super) position: RowPosition,
     pub(super) new: NewRow,
     pub(super) effects: BTreeMap<String, Effect>,
     /// How it stands while it has no effects.
@@ -55,11 +55,23 @@ pub(super) struct Lane {
     /// From when anyone may act on it: the retry's time or, while leased, the lease's end.
     pub(super) due_at: Timestamp,
     pub(super) leased: Option<(Arc<str>, u64)>,
+    /// The delivery that was first when it was taken; `None` when that was finished.
+    begun: Option<String>,
     /// The waiting rows, by their place in the key's history.
     pub(super) work: BTreeSet<(Version, String)>,
 }
 
 impl Inbox {
+    /// Whether it is remembered that a key took effect.
+    pub(super) fn has_effect(&self, organization: &OrganizationId, provider: &str, key: &str) -> bool {
+        let lane = format!("k:{key}");
+        !key.is_empty()
+            && self
+                .applied
+                .keys()
+                .any(|of| of.organization == *organization && of.provider == provider && of.lane == lane)
+    }
+
     pub(super) fn record(&mut self, new: NewRow) -> RecordOutcome {
         let key = (new.organization.clone(), new.provider.clone(), new.delivery.clone());
         if self.rows.contains_key(&key) || self.known_ids.contains_key(&key) {
@@ -83,7 +95,7 @@ impl Inbox {
         for route in routes {
             let waiting = Effect { state: EffectState::Waiting, failures: 0, detail: String::new(), ended_at: None };
             row.effects.insert(route.clone(), waiting);
-            let fresh = || Lane { due_at: now, leased: None, work: BTreeSet::new() };
+            let fresh = || Lane { due_at: now, leased: None, begun: None, work: BTreeSet::new() };
             let lane = self.lanes.entry(LaneKey::of(&row.new, route)).or_insert_with(fresh);
             lane.work.insert((row.new.version.clone(), row.new.delivery.clone()));
         }
@@ -114,8 +126,16 @@ impl Inbox {
     fn lease(&mut self, key: LaneKey, claim: &LaneClaim) -> Option<ClaimedLane> {
         self.claims += 1;
         let lane = self.lanes.get_mut(&key)?;
-        let before = lane.leased.replace((claim.lease.owner.clone(), self.claims));
+        lane.leased = Some((claim.lease.owner.clone(), self.claims));
         lane.due_at = claim.now.saturating_add(claim.lease.duration).unwrap_or(Timestamp::MAX);
+        let begun = lane.work.first().map(|(_, delivery)| delivery.clone());
+        let interrupted = std::mem::replace(&mut lane.begun, begun).filter(|delivery| {
+            let left = waiting_effect(&mut self.rows, &key, delivery);
+            left.map(|(_, effect)| {
+                (effect.failures, effect.detail) = (effect.failures + 1, EFFECT_INTERRUPTED.to_owned())
+            })
+            .is_some()
+        });
         let first = lane.work.iter().take(claim.rows_each as usize);
         let rows = first.filter_map(|(_, delivery)| work_row(self.rows.get(&row_key(&key, delivery))?, &key.route));
         let mut rows: Vec<_> = rows.collect();
@@ -126,7 +146,7 @@ impl Inbox {
             applied: self.applied.get(&key).map(|(version, _)| version.clone()),
             key,
             claim: self.claims,
-            is_takeover: before.is_some(),
+            interrupted,
             rows,
         })
     }
@@ -140,12 +160,12 @@ impl Inbox {
         else {
             return FinishOutcome::LeaseLost;
         };
-        lane.leased = None;
+        (lane.leased, lane.begun) = (None, None);
         lane.due_at = retry.as_ref().map_or(now, |retry| retry.due_at);
-        for EndedRow { delivery, state, detail } in ended {
+        for EndedRow { delivery, state, failures, detail } in ended {
             let Some((row, effect)) = waiting_effect(&mut self.rows, &key, &delivery) else { continue };
             lane.work.remove(&(row.clone(), delivery));
-            *effect = Effect { state, detail, ended_at: Some(at), failures: effect.failures };
+            *effect = Effect { state, detail, ended_at: Some(at), failures };
         }
         if let Some(RetryRow { delivery, failures, error, .. }) = retry
             && let Some((_, effect)) = waiting_effect(&mut self.rows, &key, &delivery)

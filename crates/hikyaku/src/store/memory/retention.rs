@@ -1,10 +1,14 @@
 //! Dropping what is old.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use hikyaku_core::ids::DeliveryKey;
+use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 
-use super::State;
 use super::deliveries::Deliveries;
+use super::{State, WebhookKey};
 use crate::store::{Aged, DropStep, Dropped, EventPlace, UndeliveredKind};
 
 impl State {
@@ -93,4 +97,11 @@ impl Deliveries {
         self.undelivered.retain(|key, _| other(key));
         self.events.remove(&(place.organization.clone(), place.event.clone()));
     }
+}
+
+/// Forgets the previous secrets of webhooks whose time is over.
+pub(super) fn forget_secrets(webhooks: &mut BTreeMap<WebhookKey, Arc<Webhook>>, now: Timestamp, max_rows: u32) -> u32 {
+    let is_over = |webhook: &Webhook| webhook.previous_secret.as_ref().is_some_and(|previous| previous.until <= now);
+    let over = webhooks.values_mut().filter(|webhook| is_over(webhook)).take(max_rows as usize);
+    over.map(|webhook| Arc::make_mut(webhook).forget_secrets(now)).count() as u32
 }

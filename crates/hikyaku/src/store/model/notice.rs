@@ -20,11 +20,12 @@ pub struct SwitchNotice {
     pub due_at: Timestamp,
 }
 
-/// The notices that go with an attempt that used up its delivery.
+/// The notices that go with an attempt that used up its delivery. Where they are of the failure of a notice itself, they
+/// end by themselves: only a switch-off is told, and a webhook that is off gets none and is not switched off again.
 #[derive(Debug, Clone)]
 pub struct FinishNotices {
-    /// Published if the delivery is exhausted by this finish.
-    pub exhausted: NewEvent,
+    /// Published if the delivery is exhausted by this finish; `None` of an operational event's.
+    pub exhausted: Option<NewEvent>,
     /// Published besides if this switches the webhook off.
     pub switched_off: NewEvent,
     /// The schedule clock: their deliveries are due from here on.
@@ -63,8 +64,8 @@ impl SwitchNotice {
 
 impl FinishNotices {
     pub(in crate::store) fn into_publish(self, key: DeliveryKey, switched_off: bool) -> Publish {
-        let mut events = vec![self.exhausted];
-        events.extend(Some(self.switched_off).filter(|_| switched_off));
+        let switched_off = Some(self.switched_off).filter(|_| switched_off);
+        let events = self.exhausted.into_iter().chain(switched_off).collect();
         publish_about(key.organization, key.webhook, events, self.due_at)
     }
 }

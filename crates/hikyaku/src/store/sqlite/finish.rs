@@ -18,6 +18,9 @@ const END: &str = "INSERT INTO deliveries (organization, event, webhook, state, 
 const RETRY: &str = "UPDATE waiting
     SET due_at = ?7, spoiled = spoiled + ?8, owner = NULL, attempt_started_at = NULL
     WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND run = ?5 AND attempt = ?6";
+/// An attempt that was under way when its webhook was deleted, and was answered 2xx.
+const ARRIVED_AFTER_ALL: &str = "UPDATE deliveries SET state = 'delivered', reason = '', ended_at = ?5
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND run = ?4 AND state = 'cancelled'";
 /// One line per run and attempt number. The first word on it stays, but "interrupted" gives way to what a late finish tells.
 const LOG: &str = "INSERT INTO attempts (organization, event, webhook, run, number, started_at, duration_micros,
         http_status, failure, error, response_body)
@@ -32,7 +35,7 @@ const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM waiting WHERE organization = 
 
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[STOP_WAITING, END, RETRY, LOG, EXISTS];
+pub(super) const STATEMENTS: &[&str] = &[STOP_WAITING, END, RETRY, ARRIVED_AFTER_ALL, LOG, EXISTS];
 
 /// Writes an attempt and what follows from it; without the lease, the attempt only.
 pub(super) fn finish_attempt(
@@ -50,7 +53,8 @@ pub(super) fn finish_attempt(
         log(transaction.db, key, attempt)?;
     }
     if !held {
-        return Ok(FinishOutcome::LeaseLost);
+        let arrived = *decision == Decision::Delivered && arrived_after_all(transaction.db, finish, ended_at)?;
+        return Ok(if arrived { FinishOutcome::Applied { switched_off: false } } else { FinishOutcome::LeaseLost });
     }
     transaction.queues.touch(&key.organization, &key.webhook);
     let switched_off = match decision {
@@ -104,9 +108,17 @@ fn end(db: &Connection, finish: &FinishAttempt, state: DeliveryState, ended_at: 
         created_at,
     ])?;
     if state == DeliveryState::Exhausted {
-        undelivered::note_exhausted(db, key)?;
+        undelivered::note_exhausted(db, key, attempt.run)?;
     }
     Ok(true)
+}
+
+/// Lets a delivery that was cancelled under its attempt end as what the endpoint knows it is; `false` where it was not.
+fn arrived_after_all(db: &Connection, finish: &FinishAttempt, ended_at: Timestamp) -> Result<bool, StoreError> {
+    let FinishAttempt { key, attempt, .. } = finish;
+    let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
+    let row = params![organization, event, webhook, attempt.run, millis(ended_at)];
+    Ok(db.prepare_cached(ARRIVED_AFTER_ALL)?.execute(row)? == 1)
 }
 
 fn log(db: &Connection, key: &DeliveryKey, attempt: &AttemptRecord) -> Result<(), StoreError> {

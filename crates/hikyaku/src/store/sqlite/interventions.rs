@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 
 use super::columns::{self, millis, sound};
 use super::inbox::{add_work, record};
-use super::lanes::{close_lane, end_row, set_state};
+use super::lanes::{close_lane, end_row, find_work, set_state};
 use super::quarantine;
 use super::writer::Transaction;
 use crate::store::{
@@ -168,7 +168,9 @@ impl Found<'_> {
     fn discard_waiting(&self, route: &str, reason: &str) -> Result<(), StoreError> {
         let lane = self.lane(route);
         let (delivery, state) = (self.asked.delivery.clone(), EffectState::Discarded);
-        end_row(self.db, &lane, &EndedRow { delivery, state, detail: reason.to_owned() }, self.asked.at)?;
+        let failures = find_work(self.db, &lane, &delivery)?.map_or(0, |(_, failures)| failures);
+        let ended = EndedRow { delivery, state, failures, detail: reason.to_owned() };
+        end_row(self.db, &lane, &ended, self.asked.at)?;
         let parameters = params![lane.organization.as_str(), route, lane.provider, lane.lane, millis(self.asked.now)];
         self.db.prepare_cached(FREE)?.execute(parameters)?;
         close_lane(self.db, &lane)

@@ -7,15 +7,23 @@ use rusqlite::{Connection, Row, params};
 use super::columns::{self, after, millis};
 use super::writer::Transaction;
 use crate::store::{
-    ClaimedLane, EndedRow, FinishLane, FinishOutcome, LaneClaim, LaneClaims, LaneKey, RetryRow, RowState, StoreError,
-    WorkRow,
+    ClaimedLane, EFFECT_INTERRUPTED, EndedRow, FinishLane, FinishOutcome, LaneClaim, LaneClaims, LaneKey, RetryRow,
+    RowState, StoreError, WorkRow,
 };
 
-const DUE: &str = "SELECT provider, lane, owner IS NOT NULL FROM lanes
+const DUE: &str = "SELECT provider, lane FROM lanes
     WHERE organization = ?1 AND route = ?2 AND due_at <= ?3 ORDER BY due_at, provider, lane LIMIT ?4";
 const DUE_LATER: &str = "SELECT due_at FROM lanes
     WHERE organization = ?1 AND route = ?2 AND due_at > ?3 ORDER BY due_at LIMIT 1";
-const TAKE: &str = "UPDATE lanes SET owner = ?6, due_at = ?7, claim = MAX(claim, ?8) + 1
+/// Before a lane is taken: the row that was first when it was taken before, and that was left without an end.
+const INTERRUPT: &str = "UPDATE work SET failures = failures + 1, error = ?6
+    WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4 AND delivery = (SELECT l.begun FROM lanes l
+        WHERE l.organization = ?1 AND l.route = ?2 AND l.provider = ?3 AND l.lane = ?4 AND l.due_at <= ?5)
+    RETURNING delivery";
+const TAKE: &str = "UPDATE lanes SET owner = ?6, due_at = ?7, claim = MAX(claim, ?8) + 1,
+        begun = (SELECT w.delivery FROM work w
+            WHERE w.organization = ?1 AND w.route = ?2 AND w.provider = ?3 AND w.lane = ?4
+            ORDER BY w.micros, w.rank, w.event, w.delivery LIMIT 1)
     WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4 AND due_at <= ?5 RETURNING claim";
 const APPLIED: &str = "SELECT micros, rank, event FROM applied
     WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4";
@@ -28,7 +36,7 @@ const ROWS: &str = "SELECT w.delivery, r.source, r.type, r.key, w.micros, w.rank
     ORDER BY w.micros, w.rank, w.event, w.delivery LIMIT ?5";
 const BODY: &str = "SELECT b.body FROM inbox_rows r JOIN inbox_bodies b ON b.position = r.position
     WHERE r.organization = ?1 AND r.provider = ?2 AND r.delivery = ?3";
-const RELEASE: &str = "UPDATE lanes SET owner = NULL, due_at = ?7
+const RELEASE: &str = "UPDATE lanes SET owner = NULL, begun = NULL, due_at = ?7
     WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4 AND owner = ?5 AND claim = ?6";
 const FIND_WORK: &str = "SELECT micros, rank, event, failures FROM work
     WHERE organization = ?1 AND provider = ?2 AND delivery = ?3 AND route = ?4 AND lane = ?5";
@@ -58,6 +66,7 @@ const SET_STATE: &str = "UPDATE inbox_rows SET state = ?4
 pub(super) const STATEMENTS: &[&str] = &[
     DUE,
     DUE_LATER,
+    INTERRUPT,
     TAKE,
     APPLIED,
     ROWS,
@@ -84,8 +93,7 @@ pub(super) fn find(db: &Connection, claim: &LaneClaim) -> Result<LaneClaims, Sto
         while let Some(row) = rows.next()? {
             let (organization, route) = (organization.clone(), route.clone());
             let key = LaneKey { organization, route, provider: row.get(0)?, lane: row.get(1)? };
-            let is_takeover = row.get(2)?;
-            found.lanes.push(ClaimedLane { key, claim: 0, is_takeover, applied: None, rows: Vec::new() });
+            found.lanes.push(ClaimedLane { key, claim: 0, applied: None, interrupted: None, rows: Vec::new() });
         }
         let mut statement = db.prepare_cached(DUE_LATER)?;
         let mut rows = statement.query(params![organization.as_str(), route, now])?;
@@ -103,9 +111,12 @@ pub(super) fn take(
 ) -> Result<LaneClaims, StoreError> {
     let lease_end = after(claim.now, claim.lease.duration);
     let mut statement = transaction.db.prepare_cached(TAKE)?;
+    let mut interrupt = transaction.db.prepare_cached(INTERRUPT)?;
     let mut taken = Vec::with_capacity(found.lanes.len());
     for mut lane in found.lanes {
         let [organization, route, provider, name] = parts(&lane.key);
+        let lapsed = params![organization, route, provider, name, millis(claim.now), EFFECT_INTERRUPTED];
+        lane.interrupted = interrupt.query_map(lapsed, |row| row.get(0))?.next().transpose()?;
         let owner = &claim.lease.owner;
         let last = *transaction.lane_claims;
         let parameters =
@@ -211,18 +222,19 @@ fn release(db: &Connection, finish: &FinishLane) -> Result<bool, StoreError> {
 /// Ends a row that waits in this lane; one that does not is left as it is.
 pub(super) fn end_row(db: &Connection, lane: &LaneKey, ended: &EndedRow, at: Timestamp) -> Result<(), StoreError> {
     let [organization, route, provider, name] = parts(lane);
-    let Some((version, failures)) = find_work(db, lane, &ended.delivery)? else { return Ok(()) };
+    let Some((version, _)) = find_work(db, lane, &ended.delivery)? else { return Ok(()) };
     let Version { micros, rank, event } = version;
     let work = params![organization, route, provider, name, micros, rank as i64, event, ended.delivery];
     db.prepare_cached(DELETE_WORK)?.execute(work)?;
     let state = ended.state.as_str();
-    let effect = params![organization, provider, ended.delivery, route, state, failures, ended.detail, millis(at)];
+    let effect =
+        params![organization, provider, ended.delivery, route, state, ended.failures, ended.detail, millis(at)];
     db.prepare_cached(INSERT_EFFECT)?.execute(effect)?;
     set_state(db, [organization, provider, &ended.delivery])
 }
 
 /// The version of a row that waits in this lane, and its failures so far.
-fn find_work(db: &Connection, lane: &LaneKey, delivery: &str) -> Result<Option<(Version, u32)>, StoreError> {
+pub(super) fn find_work(db: &Connection, lane: &LaneKey, delivery: &str) -> Result<Option<(Version, u32)>, StoreError> {
     let [organization, route, provider, name] = parts(lane);
     let mut statement = db.prepare_cached(FIND_WORK)?;
     let mut rows = statement.query([organization, provider, delivery, route, name])?;

@@ -20,6 +20,7 @@ mod quarantine;
 mod queues;
 mod read;
 mod readers;
+mod reconcile;
 mod recoveries;
 mod removals;
 mod reseal;
@@ -46,11 +47,12 @@ use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::{
-    Backlog, Beat, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep, Dropped,
-    EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention,
-    LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery, NewRecovery, Outage,
-    OutageQuery, QuarantineOutcome, Quarantined, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped,
-    ResendOutcome, Store, StoreError, TokenQuery, WebhookChange,
+    Backlog, Beat, Cycle, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep,
+    Dropped, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention,
+    KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery,
+    NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey, ReconcileState, RecoverOutcome,
+    Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TimedKey, TimedKeysQuery,
+    TokenQuery, WebhookChange,
 };
 use crate::clock::Clock;
 use crate::store::seal::Seal;
@@ -148,6 +150,13 @@ impl Store for SqliteStore {
             return Ok(false);
         }
         self.writer.run(move |transaction| removals::step(transaction.db, max_rows)).await
+    }
+
+    async fn forget_secrets(&self, now: Timestamp, max_rows: u32) -> Result<u32, StoreError> {
+        if self.readers.run(move |db| webhooks::with_old_secrets(db, now, 1)).await?.is_empty() {
+            return Ok(0);
+        }
+        self.writer.run(move |transaction| webhooks::forget_secrets(transaction, now, max_rows)).await
     }
 
     async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError> {
@@ -260,6 +269,34 @@ impl Store for SqliteStore {
 
     async fn outages(&self, query: OutageQuery) -> Result<Vec<Outage>, StoreError> {
         self.readers.run(move |db| outages::list(db, &query)).await
+    }
+
+    async fn known_keys(&self, query: KnownKeysQuery) -> Result<Vec<Option<KnownKey>>, StoreError> {
+        self.readers.run(move |db| reconcile::known_keys(db, &query)).await
+    }
+
+    async fn timed_keys(&self, query: TimedKeysQuery) -> Result<Vec<TimedKey>, StoreError> {
+        self.readers.run(move |db| reconcile::timed_keys(db, &query)).await
+    }
+
+    async fn reconcile_state(&self, key: &ReconcileKey) -> Result<ReconcileState, StoreError> {
+        let key = key.clone();
+        self.readers.run(move |db| reconcile::state(db, &key)).await
+    }
+
+    async fn save_reconcile(&self, key: &ReconcileKey, state: ReconcileState) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.writer.run(move |transaction| reconcile::save(transaction.db, &key, &state)).await
+    }
+
+    async fn reconcile_cycles(
+        &self,
+        key: &ReconcileKey,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Cycle>, StoreError> {
+        let key = key.clone();
+        self.readers.run(move |db| reconcile::cycles(db, &key, before, limit)).await
     }
 
     async fn quarantine(&self, new: Quarantined) -> Result<QuarantineOutcome, StoreError> {

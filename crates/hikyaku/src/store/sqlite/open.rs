@@ -55,6 +55,9 @@ pub(super) const SCHEMA: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0006_removals.sql")),
     M::up(include_str!("../migrations/sqlite/0007_quarantine.sql")),
     M::up(include_str!("../migrations/sqlite/0008_inbox_memory.sql")),
+    M::up(include_str!("../migrations/sqlite/0009_reconcile.sql")),
+    M::up(include_str!("../migrations/sqlite/0010_begun.sql")),
+    M::up(include_str!("../migrations/sqlite/0011_old_secrets.sql")),
 ];
 
 /// Why a store could not be opened.

@@ -11,7 +11,7 @@ use super::columns;
 use super::undelivered::{self, FIRST_RUN};
 use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, RouteBacklog, StoreError};
 
-const EVENT: &str = "SELECT type, timestamp, body FROM events WHERE organization = ?1 AND id = ?2";
+const EVENT: &str = "SELECT type, timestamp, body, created_at FROM events WHERE organization = ?1 AND id = ?2";
 const WAITING: &str =
     "SELECT webhook, due_at, owner IS NOT NULL, run FROM waiting WHERE organization = ?1 AND event = ?2";
 const ENDED: &str = "SELECT webhook, state, reason, run FROM deliveries WHERE organization = ?1 AND event = ?2";
@@ -20,6 +20,9 @@ const ATTEMPTS: &str =
     FROM attempts WHERE organization = ?1 AND event = ?2 ORDER BY webhook, run, number";
 pub(super) const DELIVERY_BACKLOG: &str = "SELECT COUNT(*), MIN(due_at) FROM waiting";
 const DELIVERIES_LEASED: &str = "SELECT COUNT(*), NULL FROM waiting WHERE owner IS NOT NULL";
+/// The index holds nothing else; left to itself, SQLite might read all that was not delivered.
+const HELD_BACKLOG: &str = "SELECT COUNT(*), NULL FROM undelivered INDEXED BY undelivered_held
+    WHERE kind = 'held' AND organization > ''";
 pub(super) const EFFECT_BACKLOG: &str = "SELECT (SELECT COUNT(*) FROM work), MIN(due_at) FROM lanes";
 pub(super) const LANE_BACKLOG: &str = "SELECT organization, route, COUNT(*) FROM lanes GROUP BY organization, route";
 pub(super) const ROUTE_BACKLOG: &str = "SELECT organization, route, COUNT(*), SUM(failures > 0), MIN(due_since)
@@ -36,6 +39,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     ATTEMPTS,
     DELIVERY_BACKLOG,
     DELIVERIES_LEASED,
+    HELD_BACKLOG,
     EFFECT_BACKLOG,
     LANE_BACKLOG,
     ROUTE_BACKLOG,
@@ -61,6 +65,7 @@ pub(super) fn event(
         id: id.clone(),
         event_type: columns::event_type(row, 0)?,
         timestamp: columns::time(row, 1)?,
+        created_at: columns::time(row, 3)?,
         body: columns::body(row, 2)?,
         deliveries: deliveries.into_values().collect(),
         missed,
@@ -153,6 +158,7 @@ pub(super) fn attempt(row: &Row<'_>) -> Result<AttemptRecord, StoreError> {
 pub(super) fn backlog(db: &Connection) -> Result<Backlog, StoreError> {
     let (deliveries, oldest_delivery_due) = count_and_oldest(db, DELIVERY_BACKLOG)?;
     let (deliveries_leased, _) = count_and_oldest(db, DELIVERIES_LEASED)?;
+    let (deliveries_held, _) = count_and_oldest(db, HELD_BACKLOG)?;
     let (effects, oldest_effect_due) = count_and_oldest(db, EFFECT_BACKLOG)?;
     let (lanes, routes) = (lanes_by_route(db)?, routes(db)?);
     let (webhooks_off, _) = count_and_oldest(db, WEBHOOKS_OFF)?;
@@ -160,6 +166,7 @@ pub(super) fn backlog(db: &Connection) -> Result<Backlog, StoreError> {
         deliveries,
         deliveries_leased,
         oldest_delivery_due,
+        deliveries_held,
         effects,
         oldest_effect_due,
         lanes,

@@ -17,7 +17,9 @@ const NOTE_OFF: &str = "INSERT INTO undelivered (organization, event, webhook, k
         created_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const NOTE_EXHAUSTED: &str = "INSERT INTO undelivered (organization, event, webhook, kind, timestamp)
-    SELECT ?1, ?2, ?3, 'exhausted', timestamp FROM events WHERE organization = ?1 AND id = ?2";
+    SELECT ?1, ?2, ?3, 'exhausted', timestamp FROM events WHERE organization = ?1 AND id = ?2
+        AND NOT EXISTS (SELECT 1 FROM attempts
+            WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND run < ?4 AND http_status BETWEEN 200 AND 299)";
 const FORGET: &str = "DELETE FROM undelivered WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
 const LAST_RUN: &str = "DELETE FROM deliveries WHERE organization = ?1 AND event = ?2 AND webhook = ?3 RETURNING run";
 const WAIT: &str = "INSERT INTO waiting (organization, event, webhook, due_at, run, attempt, spoiled, created_at)
@@ -63,9 +65,10 @@ pub(super) fn note_off(
     Ok(())
 }
 
-/// Notes that a delivery is exhausted.
-pub(super) fn note_exhausted(db: &Connection, key: &DeliveryKey) -> Result<(), StoreError> {
-    db.prepare_cached(NOTE_EXHAUSTED)?.execute(names(key))?;
+/// Notes that a delivery is exhausted in this run, unless an earlier run of it was delivered: then the webhook has the event.
+pub(super) fn note_exhausted(db: &Connection, key: &DeliveryKey, run: u32) -> Result<(), StoreError> {
+    let [organization, event, webhook] = names(key);
+    db.prepare_cached(NOTE_EXHAUSTED)?.execute(params![organization, event, webhook, run])?;
     Ok(())
 }
 

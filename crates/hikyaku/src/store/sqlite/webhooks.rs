@@ -9,8 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
+use super::columns::{self, millis};
 use super::writer::Transaction;
 use super::{publish, recoveries, webhook_row};
 use crate::store::seal::Seal;
@@ -31,9 +32,12 @@ const CHANGE: &str = "UPDATE webhooks
         settings = ?10, exhausted = ?11, previous_secret = ?12, rotated_at = ?13, previous_until = ?14
     WHERE organization = ?1 AND id = ?2";
 
+const OLD_SECRETS: &str = "SELECT organization, id FROM webhooks
+    WHERE previous_until <= ?1 ORDER BY previous_until LIMIT ?2";
+
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[LOAD, CREATE, CHANGE];
+pub(super) const STATEMENTS: &[&str] = &[LOAD, CREATE, CHANGE, OLD_SECRETS];
 
 /// An organization's webhooks, oldest first.
 pub(super) type Webhooks = Arc<[Arc<Webhook>]>;
@@ -183,8 +187,10 @@ pub(super) fn update(
 ) -> Result<Option<Webhook>, StoreError> {
     let notice = change.notice.take();
     let Some(found) = transaction.webhooks.find(transaction.db, organization, id)? else { return Ok(None) };
+    // Also of one that is on: it is the way on for what a cancelled release left held.
+    let is_asked_on = change.active == Some(true);
     let webhook = change.apply(Webhook::clone(&found), at);
-    if found.off.is_some() && webhook.off.is_none() {
+    if is_asked_on {
         recoveries::release(transaction.db, organization, id, at)?;
     }
     write(transaction, CHANGE, webhook.clone())?;
@@ -192,6 +198,38 @@ pub(super) fn update(
         publish::publish(transaction, &notice.into_publish(organization.clone(), id.clone()))?;
     }
     Ok(Some(webhook))
+}
+
+/// Webhooks whose previous secret's time is over.
+pub(super) fn with_old_secrets(
+    db: &Connection,
+    now: Timestamp,
+    max_rows: u32,
+) -> Result<Vec<(OrganizationId, WebhookId)>, StoreError> {
+    let mut statement = db.prepare_cached(OLD_SECRETS)?;
+    let mut rows = statement.query(params![millis(now), max_rows])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push((columns::organization(row, 0)?, columns::webhook_id(row, 1)?));
+    }
+    Ok(found)
+}
+
+/// Forgets previous secrets whose time is over; how many.
+pub(super) fn forget_secrets(
+    transaction: &mut Transaction<'_>,
+    now: Timestamp,
+    max_rows: u32,
+) -> Result<u32, StoreError> {
+    let old = with_old_secrets(transaction.db, now, max_rows)?;
+    for (organization, id) in &old {
+        if let Some(found) = transaction.webhooks.find(transaction.db, organization, id)? {
+            let mut webhook = Webhook::clone(&found);
+            webhook.forget_secrets(now);
+            write(transaction, CHANGE, webhook)?;
+        }
+    }
+    Ok(u32::try_from(old.len()).unwrap_or(u32::MAX))
 }
 
 /// Notes that a delivery of `event` is exhausted (R10). Whether this switched its webhook off; one that is off already

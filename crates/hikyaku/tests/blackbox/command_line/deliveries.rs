@@ -113,11 +113,17 @@ async fn a_tail_shows_what_comes_and_what_becomes_of_it() {
 }
 
 #[tokio::test]
-async fn a_tail_ends_with_the_server() {
+async fn a_tail_outlasts_its_server() {
     let mut server = Server::start(Config::default()).await;
     let mut tail = Following::start(&CommandLine::of(&server), &["events", "tail"]);
     tail.line().await;
+    let told = tail.child.stderr.take().unwrap();
     server.kill9().await;
-    assert_eq!(tail.line().await, "");
-    assert_eq!(spawn_blocking(move || tail.child.wait().unwrap().code()).await.unwrap(), Some(3));
+    let line = spawn_blocking(move || {
+        let mut line = String::new();
+        BufReader::new(told).read_line(&mut line).unwrap();
+        line
+    });
+    assert_eq!(within("a line", line).await.unwrap(), "The server gives no answer; it is asked again until it does.\n");
+    assert!(tail.child.try_wait().unwrap().is_none(), "it goes on");
 }

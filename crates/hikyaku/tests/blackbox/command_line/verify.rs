@@ -99,6 +99,7 @@ fn what_cannot_be_used_exits_2_and_says_why() {
     refused(&[], "--source");
     refused(&["--source", "other"], "it has: shop");
     refused(&["--provider", "acme", "--secret", "x"], "must be \"receiptroller\" or");
+    refused(&["--provider", "square", "--secret", "the-second"], "cannot be used:\n  ");
     refused(&["--provider", "square", "--secret", "the-second"], "`source.url` is missing");
     refused(&["--provider", "slack", "--secret", "the-second", "--with", "x=y"], "is not a setting");
     refused(&["--provider", "stripe", "--secret", "env:NO_SUCH"], "NO_SUCH");

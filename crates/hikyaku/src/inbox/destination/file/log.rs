@@ -11,6 +11,9 @@ const BEGINNING: &[u8] = br#"{"deliveryId":""#;
 /// In steps of how many bytes the end of the last whole line is looked for.
 const STEP_BYTES: u64 = 64 * 1024;
 
+/// What stops the start, because no waiting mends it: a file of somebody else's, one in use, a directory.
+const STOPPING: [ErrorKind; 3] = [ErrorKind::InvalidData, ErrorKind::ResourceBusy, ErrorKind::IsADirectory];
+
 /// A file of lines, open for appending and ours alone.
 pub(super) struct Log {
     path: PathBuf,
@@ -28,11 +31,14 @@ struct Open {
 }
 
 impl Log {
-    /// Opens or makes the file.
+    /// Opens or makes the file. Trouble that may pass is logged, and the file opened for the first line after it (C16).
     pub(super) fn open(path: PathBuf, max_bytes: u64, keep: u32) -> Result<Self, String> {
         let mut log = Self { path, max_bytes, keep, open: None };
-        let opened = log.ready(0).map(drop);
-        opened.map_err(|error| log.said(&error))?;
+        match log.ready(0).map(drop) {
+            Err(error) if STOPPING.contains(&error.kind()) => return Err(log.said(&error)),
+            Err(error) => tracing::warn!("{}; what is for it waits", log.said(&error)),
+            Ok(()) => {}
+        }
         Ok(log)
     }
 

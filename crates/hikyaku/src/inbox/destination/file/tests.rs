@@ -140,8 +140,22 @@ async fn a_file_of_somebody_elses_is_left_alone() {
         assert!(refused.contains("it holds something else than lines of this destination"), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), content);
     }
-    let nowhere = open(&folder.path().join("no/such"), ROOMY, 1).err().unwrap();
-    assert!(nowhere.ends_with("; make its directory"), "{nowhere}");
+    let refused = open(folder.path(), ROOMY, 1).err().unwrap();
+    assert!(refused.contains("cannot write to"), "{refused}");
+}
+
+/// At the start as later: what may pass is waited for.
+#[tokio::test]
+async fn c16_a_directory_that_is_missing_at_the_start_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("later/events.jsonl");
+    let destination = open(&path, ROOMY, 1).unwrap();
+    let effect = destination.apply(&row("d1", "sale.created", "k", "{}")).await;
+    let Effect::Failed { error, .. } = effect else { panic!("{effect:?}") };
+    assert!(error.ends_with("; make its directory"), "{error}");
+    fs::create_dir(folder.path().join("later")).unwrap();
+    write(&*destination, [1]).await;
+    assert_eq!(deliveries(&path), ["d1"]);
 }
 
 #[tokio::test]

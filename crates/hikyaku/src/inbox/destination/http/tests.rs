@@ -7,7 +7,7 @@ use hikyaku_core::signature::receiptroller::{DELIVERY_HEADER, SIGNATURE_HEADER, 
 
 use super::*;
 use crate::clock::SystemClock;
-use crate::inbox::destination::{Kind, Settings, build};
+use crate::inbox::destination::{Kind, Settings, build, testing};
 use crate::outbound::Transport;
 
 /// Answers every request alike and keeps it.
@@ -162,4 +162,25 @@ async fn standard_webhooks_and_headers_of_the_operators_own() {
     let at: i64 = text(standard::TIMESTAMP_HEADER).parse().unwrap();
     assert_eq!(text(standard::SIGNATURE_HEADER), key.sign("shop:d1", at, b"{\"a\": 1}"));
     assert!(!requests[1].headers.contains_key(SIGNATURE_HEADER));
+}
+
+/// Many services have no other password than the path of a URL.
+#[test]
+fn s19_of_a_url_only_host_and_first_word_are_shown() {
+    let tools = testing::tools(testing::Scripted::new(|_| testing::answered(200, "")), Duration::from_secs(20));
+    for (url, shown) in [
+        ("http://127.0.0.1:9/in", "http://127.0.0.1:9/in"),
+        ("https://h", "https://h/"),
+        ("https://h/hooks/sesame", "https://h/hooks/(hidden:7-bytes)"),
+        ("https://h/in?sesame=1", "https://h/in/(hidden:9-bytes)"),
+        ("https://h/?sesame", "https://h/(hidden:7-bytes)"),
+        ("https://h/sesame-and-many-more-letters", "https://h/(hidden:29-bytes)"),
+    ] {
+        let url = Url::parse(url).unwrap();
+        assert_eq!(shown_url(&url), shown);
+        let settings = HttpSettings { url, secret: None, scheme: Scheme::default(), headers: CustomHeaders::default() };
+        let http = build(Settings { name: "app".into(), kind: Kind::Http(settings) }, &tools).unwrap();
+        let told = http.preview(&row("d1", b"{}")).unwrap();
+        assert!(told.contains(&format!("POST {shown}\n")), "{told}");
+    }
 }

@@ -1,5 +1,7 @@
 //! From a row to the text of a message, by a template that the operator may write.
 
+mod names;
+
 use std::io::{self, Write};
 
 use hikyaku_core::timestamp;
@@ -117,6 +119,7 @@ impl Message {
         environment.add_filter("yen", yen);
         environment.add_filter("datetime", move |value: Value| datetime(value, &zone.zone));
         environment.add_template_owned(NAME, source).map_err(|error| said(&error))?;
+        names::check(&environment, &environment.get_template(NAME).map_err(|error| said(&error))?)?;
         Ok(Self { environment })
     }
 

@@ -6,9 +6,9 @@ use std::iter;
 use hikyaku_core::json;
 
 /// Most columns that one row may fill.
-const MAX_COLUMNS: usize = 500;
+pub(crate) const MAX_COLUMNS: usize = 500;
 /// What the names of our own tables begin with.
-const OWN_PREFIX: &str = "hikyaku_";
+pub(crate) const OWN_PREFIX: &str = "hikyaku_";
 
 /// The settings of a table that is kept.
 #[derive(Debug, Clone)]

@@ -15,6 +15,7 @@ use hikyaku_core::signature::Secret;
 
 use super::{Destination, Tools};
 pub(super) use mapping::Mapping;
+pub(crate) use mapping::{MAX_COLUMNS, OWN_PREFIX};
 use postgres::PostgresDestination;
 pub(crate) use postgres::{check_url as check_postgres_url, is_url as is_postgres_url, without_password};
 use sqlite::SqliteDestination;

@@ -18,6 +18,7 @@ const FILES: &[(&str, &str, &[&str])] = &[
     ("quarantine", include_str!("../quarantine.rs"), quarantine::STATEMENTS),
     ("queues", include_str!("../queues.rs"), queues::STATEMENTS),
     ("read", include_str!("../read.rs"), read::STATEMENTS),
+    ("reconcile", include_str!("../reconcile.rs"), reconcile::STATEMENTS),
     ("reseal", include_str!("../reseal.rs"), reseal::STATEMENTS),
     ("recoveries", include_str!("../recoveries.rs"), recoveries::STATEMENTS),
     ("removals", include_str!("../removals.rs"), removals::STATEMENTS),

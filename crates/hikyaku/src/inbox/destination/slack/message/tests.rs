@@ -153,3 +153,28 @@ fn a_template_is_bounded_in_its_steps_and_its_output() {
     let exact = "x".repeat(MAX_TEXT_CHARS);
     assert_eq!(text("{{ data }}", &format!(r#"{{"data":"{exact}"}}"#)).unwrap(), exact);
 }
+
+/// What no row could render is found at the start, in whichever branch it stands.
+#[test]
+fn a_filter_test_or_function_that_there_is_not_is_found_when_the_template_is_read() {
+    for (template, part) in [
+        ("{{ id|nope }}", "in line 1: there is no filter \"nope\""),
+        ("\n{% if data.x %}{{ data.x|upper|moneyy }}{% endif %}", "in line 2: there is no filter \"moneyy\""),
+        ("{% if data.x is endingwit('y') %}{% endif %}", "there is no test \"endingwit\""),
+        ("{% if data.x %}{{ now() }}{% endif %}", "there is no function \"now\""),
+        ("{% filter nope %}x{% endfilter %}", "there is no filter \"nope\""),
+        ("{% if data.x %}{% elif data.y %}{% else %}{{ id|nope }}{% endif %}", "there is no filter \"nope\""),
+        ("{% for x in data.lines %}{{ data(x) }}{% endfor %}", "there is no function \"data\""),
+    ] {
+        let error = check_template(template).expect_err(template);
+        assert!(error.contains(part), "{template}: {error}");
+    }
+    for template in [
+        "{% set count = range %}{{ count(3)|join(',') }}{{ data.total|yen }}{{ timestamp|datetime }}",
+        "{% for x in data.lines recursive %}{{ x.name }}{{ loop(x.lines) }}{% endfor %}{{ range(3)|join(',') }}",
+        "{{ dict(a=1) }}{{ id.upper() }}{{ data.lines|map('upper')|select('string')|list }}",
+        "{# {{ x|nope }} #}{% raw %}{{ x|nope }}{% endraw %}{{ 'x|nope' }}{{ data.a is defined and data.b is not none }}",
+    ] {
+        assert_eq!(check_template(template), Ok(()), "{template}");
+    }
+}

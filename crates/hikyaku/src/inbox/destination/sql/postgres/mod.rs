@@ -18,7 +18,7 @@ use tokio_postgres::{Row, Transaction};
 
 use super::mapping::{Mapping, quote};
 use super::{BEFORE, EFFECTS_PER_PRUNING, MAX_PRUNED_ROWS, NEWER_IS_THERE, PROCESSED_KEPT};
-use crate::inbox::destination::{Destination, Effect, Tools};
+use crate::inbox::destination::{Destination, Effect, ROWS_OF_ONCE, Tools};
 use crate::store::WorkRow;
 use failure::{described, effect_of};
 use session::{OpenError, Pool, Session};
@@ -58,6 +58,10 @@ impl Destination for PostgresDestination {
         };
         tracing::warn!(url = self.pool.shown_url(), "a database cannot be used now; what is for it waits: {away}");
         Ok(())
+    }
+
+    fn rows_at_a_time(&self) -> u32 {
+        ROWS_OF_ONCE
     }
 
     async fn apply(&self, row: &WorkRow) -> Effect {

@@ -20,9 +20,6 @@ use crate::outbound::tls_settings;
 /// Most connections of one destination. Several, so that commits can share the disk's time; few, because they are taken
 /// from the user's own programs.
 const MAX_CONNECTIONS: usize = 4;
-/// Classes of errors with which a database that is up refuses a connection until somebody changes something: credentials,
-/// and a database that does not exist.
-const REFUSING: [&str; 2] = ["28", "3D"];
 /// How often a connection is set up anew because another process made the same tables at the same moment.
 const MAX_SETUPS: u32 = 3;
 
@@ -30,7 +27,7 @@ const MAX_SETUPS: u32 = 3;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     /// The database does not answer, or not to us; it may later.
-    #[error("cannot connect to the database: {0}")]
+    #[error("{0}")]
     Away(String),
     /// The table is not as configured.
     #[error("{0}")]
@@ -105,7 +102,7 @@ impl Pool {
 
     async fn open(&self) -> Result<Session, OpenError> {
         let (client, connection) = self.connect().await?;
-        client.batch_execute(&self.settings()).await.map_err(|error| OpenError::Away(described(&error)))?;
+        client.batch_execute(&self.settings()).await.map_err(|error| OpenError::Away(unready(&error)))?;
         let mut setups = 0;
         loop {
             setups += 1;
@@ -133,11 +130,10 @@ impl Pool {
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
         let connected = self.target.config.connect(tls).await;
-        let (client, connection) = connected.map_err(|error| match error.code().map(|code| &code.code()[..2]) {
-            Some(code) if REFUSING.contains(&code) => {
-                OpenError::Unfit(format!("the database refuses the connection: {}", described(&error)))
-            }
-            _ => OpenError::Away(explained(&error)),
+        let (client, connection) = connected.map_err(|error| match error.as_db_error() {
+            // Of a role, password or database that is missing too: who restores a backup brings them back (C16).
+            Some(_) => OpenError::Away(format!("the database refuses the connection: {}", described(&error))),
+            None => OpenError::Away(format!("cannot connect to the database: {}", explained(&error))),
         })?;
         let task = tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -159,6 +155,11 @@ impl Pool {
              WHERE current_setting('synchronous_commit') IN ('off', 'local')"
         )
     }
+}
+
+/// An error of a connection that stands, before a row is written.
+pub(super) fn unready(error: &tokio_postgres::Error) -> String {
+    format!("the database cannot be made ready: {}", described(error))
 }
 
 /// An error at connecting, with what to do about TLS.

@@ -5,7 +5,7 @@ use tokio_postgres::types::Oid;
 use tokio_postgres::{Client, Statement};
 
 use super::failure::described;
-use super::session::OpenError;
+use super::session::{OpenError, unready};
 use super::value::{AsText, Holds};
 use crate::inbox::destination::sql::mapping::{Mapping, quote, quote_all};
 
@@ -33,11 +33,12 @@ const HAS_BOOKKEEPING: &str = "
 const FIND_TABLE: &str = "SELECT oid FROM pg_catalog.pg_class WHERE oid = to_regclass($1) AND relkind IN ('r', 'p')";
 
 /// Its columns: name, category and name of the type (of a domain: of what is below), whether they cannot be given a value,
-/// and whether they must be.
+/// whether they must be, and whether they have a length or a precision, as in `varchar(5)`.
 const COLUMNS: &str = "
     SELECT a.attname::text, t.typcategory::text, coalesce(below.typname, t.typname)::text,
            a.attgenerated <> '' OR a.attidentity = 'a',
-           (a.attnotnull OR t.typnotnull) AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL
+           (a.attnotnull OR t.typnotnull) AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL,
+           a.atttypmod >= 0 OR t.typtypmod >= 0
     FROM pg_catalog.pg_attribute a
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_catalog.pg_type below ON below.oid = t.typbasetype
@@ -75,12 +76,18 @@ pub(super) struct Column {
     /// Its place among the columns.
     pub(super) position: usize,
     holds: Holds,
+    /// Its type has a length or a precision to which it may cut a value.
+    is_bounded: bool,
 }
 
 impl Column {
-    /// Whether the column's type may change a value without a word: it rounds, or forgets the time of a day.
+    /// Whether the column's type may change a value without a word: it rounds, forgets the time of a day, or cuts spaces off.
     fn may_change(&self) -> bool {
-        matches!(self.holds, Holds::Number | Holds::Day)
+        match self.holds {
+            Holds::Number | Holds::Day => true,
+            Holds::Text | Holds::Instant => self.is_bounded,
+            _ => false,
+        }
     }
 }
 
@@ -113,7 +120,7 @@ impl From<TableError> for OpenError {
             TableError::Unfit(reason) => Self::Unfit(reason),
             TableError::Database(error) => match error.code().map(|code| &code.code()[..2]) {
                 Some("42") => Self::Unfit(format!("the database refuses to set up the tables: {}", described(&error))),
-                _ => Self::Away(described(&error)),
+                _ => Self::Away(unready(&error)),
             },
         }
     }
@@ -193,7 +200,10 @@ async fn columns(client: &Client, table: Oid, mapping: &Mapping) -> Result<Vec<C
                 mapping.table
             ))
         })?;
-        columns.push(Column { name: name.clone(), position, holds });
+        // Spaces at the end mean nothing in `char(n)`, and the key's spelling is that of its row.
+        let may_be_cut = holds != Holds::Text || (type_name != "bpchar" && *name != mapping.key);
+        let is_bounded = found.try_get(5)? && may_be_cut;
+        columns.push(Column { name: name.clone(), position, holds, is_bounded });
     }
     Ok(columns)
 }

@@ -120,6 +120,11 @@ impl AsText {
     pub(super) fn is_whole_as(&self, stored: Option<&str>) -> bool {
         match (&self.text, stored, self.holds) {
             (Some(bound), Some(stored), Holds::Number | Holds::Whole) => same_number(bound, &stored.replace("e+", "e")),
+            (Some(bound), Some(stored), Holds::Instant) => {
+                // The session's zone is UTC.
+                let stored = stored.strip_suffix("+00").unwrap_or(stored).replace(' ', "T") + "Z";
+                timestamp::parse(bound) == timestamp::parse(&stored)
+            }
             (bound, stored, _) => bound.as_deref() == stored,
         }
     }

@@ -19,38 +19,43 @@ use tokio::sync::Mutex;
 use super::mapping::Mapping;
 use super::{BEFORE, EFFECTS_PER_PRUNING, MAX_PRUNED_ROWS, NEWER_IS_THERE, PROCESSED_KEPT};
 use crate::clock::SharedClock;
-use crate::inbox::destination::{Destination, Effect};
+use crate::inbox::destination::{Destination, Effect, ROWS_OF_ONCE};
 use crate::store::WorkRow;
-use file::Database;
+use file::{Database, Place};
 use table::Table;
-use value::{bound_as, stored_key, stored_whole};
+use value::{bound_as, other_type, stored_key, stored_whole};
 
 /// A table with its bookkeeping, through one connection of our own.
 pub(super) struct SqliteDestination {
-    database: Arc<Mutex<Database>>,
+    place: Arc<Mutex<Place>>,
     clock: SharedClock,
     effects: AtomicU32,
 }
 
 impl SqliteDestination {
-    /// Opens the database and checks that table and settings fit. The error says what does not, and what to do.
+    /// Opens the database and checks that table and settings fit. The error says what does not, and what to do; a database
+    /// that cannot be used now is no error.
     pub(super) fn open(url: &str, mapping: &Mapping, clock: SharedClock) -> Result<Self, String> {
-        let database = Database::open(url, mapping, mapping.create)?;
-        Ok(Self { database: Arc::new(Mutex::new(database)), clock, effects: AtomicU32::new(0) })
+        let place = Place::open(url, mapping)?;
+        Ok(Self { place: Arc::new(Mutex::new(place)), clock, effects: AtomicU32::new(0) })
     }
 }
 
 #[async_trait]
 impl Destination for SqliteDestination {
+    fn rows_at_a_time(&self) -> u32 {
+        ROWS_OF_ONCE
+    }
+
     async fn apply(&self, row: &WorkRow) -> Effect {
         // One writer at a time is all that SQLite has; waiting here keeps the waiting off the blocking threads.
-        let mut database = self.database.clone().lock_owned().await;
+        let mut place = self.place.clone().lock_owned().await;
         let (row, at) = (row.clone(), self.clock.now());
         let prunes = self.effects.fetch_add(1, Ordering::Relaxed).is_multiple_of(EFFECTS_PER_PRUNING);
         // If the caller gives up waiting, the transaction still ends, and the next try finds it done.
         let work = tokio::task::spawn_blocking(move || {
-            let effect = apply(&mut database, &row, at.as_microsecond());
-            if prunes {
+            let effect = apply(&mut place, &row, at.as_microsecond());
+            if let Some(database) = place.opened().filter(|_| prunes) {
                 prune(&database.connection, at);
             }
             effect
@@ -62,11 +67,11 @@ impl Destination for SqliteDestination {
     }
 }
 
-fn apply(database: &mut Database, row: &WorkRow, at: i64) -> Effect {
-    if let Err(error) = database.follow() {
-        return Effect::Failed { error, retry_after: None };
-    }
-    let Database { connection, table, mapping, .. } = database;
+fn apply(place: &mut Place, row: &WorkRow, at: i64) -> Effect {
+    let Database { connection, table, mapping, .. } = match place.ready() {
+        Ok(database) => database,
+        Err(error) => return Effect::Failed { error: error.to_string(), retry_after: None },
+    };
     apply_in_transaction(connection, table, mapping, row, at).unwrap_or_else(|error| effect_of(&error))
 }
 
@@ -100,13 +105,14 @@ fn apply_in_transaction(
     if first == 0 {
         return Ok(Effect::Done(BEFORE.to_owned()));
     }
-    let values: Vec<Value> =
+    let mut values: Vec<Value> =
         table.columns.iter().map(|column| bound_as(column.affinity, &row.body, &column.pointer)).collect();
     let key = match mapping.key_text(&row.body) {
         Ok(key) => key,
         Err(reason) => return Ok(Effect::Refused(reason)),
     };
-    let key = key_of_row(&transaction, table, &values[table.key])?.unwrap_or(key);
+    let stored = key_of_row(&transaction, table, &mut values[table.key])?;
+    let key = stored.unwrap_or(key);
     let effect = match judge(applied(&transaction, table, &key)?.as_ref(), &row.version) {
         Verdict::Newer => match upsert(&transaction, table, &values)? {
             Upsert::Written(stored) => {
@@ -130,11 +136,18 @@ fn apply_in_transaction(
 }
 
 /// The key of the row that a key names, in the row's own spelling. It is the column that says what is equal: in one with
-/// `COLLATE NOCASE` "A" names the row "a", in one of numbers "7.0" names 7, and each row has one history (C4).
-fn key_of_row(transaction: &Transaction, table: &Table, key: &Value) -> rusqlite::Result<Option<String>> {
+/// `COLLATE NOCASE` "A" names the row "a", in one of numbers "7.0" names 7, and each row has one history (C4). A column
+/// without a type takes 7 and "7" for two, where the business key is one (C10): there the key becomes the one that stands.
+fn key_of_row(transaction: &Transaction, table: &Table, key: &mut Value) -> rusqlite::Result<Option<String>> {
     let mut statement = transaction.prepare_cached(&table.find_key)?;
-    let stored: Option<Value> = statement.query_row([key], |row| row.get(0)).optional()?;
-    Ok(stored.as_ref().and_then(stored_key))
+    let mut find = |key: &Value| statement.query_row([key], |row| row.get::<_, Value>(0)).optional();
+    if let Some(stored) = find(key)? {
+        return Ok(stored_key(&stored));
+    }
+    let Some(stored) = other_type(key).map(|other| find(&other)).transpose()?.flatten() else { return Ok(None) };
+    let text = stored_key(&stored);
+    *key = stored;
+    Ok(text)
 }
 
 /// The newest version of a key that was written.

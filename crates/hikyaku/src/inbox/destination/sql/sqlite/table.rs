@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::file::OpenError;
 use super::value::Affinity;
 use crate::inbox::destination::sql::mapping::{Mapping, quote, quote_all};
 
@@ -46,12 +47,16 @@ pub(super) struct Column {
 
 impl Table {
     /// Checks the settings against the database, and creates the table if that is wished and it is missing.
-    pub(super) fn open(connection: &Connection, mapping: &Mapping, create: bool) -> Result<Self, String> {
+    pub(super) fn open(connection: &Connection, mapping: &Mapping, create: bool) -> Result<Self, OpenError> {
         let Mapping { table, key, .. } = mapping;
-        let fails = |error: rusqlite::Error| format!("cannot read the schema of table {table:?}: {error}");
+        let fails = |error: rusqlite::Error| {
+            OpenError::of(&error, format!("cannot read the schema of table {table:?}: {error}"))
+        };
         if create && find(connection, table).map_err(fails)?.is_none() {
             let statement = create_statement(mapping);
-            connection.execute_batch(&statement).map_err(|error| format!("cannot create table {table:?}: {error}"))?;
+            connection
+                .execute_batch(&statement)
+                .map_err(|error| OpenError::of(&error, format!("cannot create table {table:?}: {error}")))?;
         }
         let name = find(connection, table).map_err(fails)?.ok_or_else(|| mapping.no_table())?;
         let declared = declared(connection, &name).map_err(fails)?;
@@ -60,7 +65,9 @@ impl Table {
         let columns = columns.collect::<Result<Vec<_>, String>>()?;
         let position = columns.iter().position(|column| column.name == *key).unwrap_or_default();
         let upsert = upsert_statement(&name, mapping);
-        connection.prepare(&upsert).map_err(|error| mapping.not_unique(&format!(": {error}")))?;
+        connection
+            .prepare(&upsert)
+            .map_err(|error| OpenError::of(&error, mapping.not_unique(&format!(": {error}"))))?;
         let find_key = format!("SELECT {key} FROM {} WHERE {key} = ?1", quote(&name), key = quote(key));
         Ok(Self { name, columns, key: position, find_key, upsert })
     }

@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::clock::SystemClock;
 
+mod absence;
+mod keys;
 mod pruning;
 
 /// A database of the user's, with the destination on it.
@@ -125,7 +127,7 @@ async fn c8_no_record_stays_without_its_row_and_no_row_without_its_record() {
 #[tokio::test]
 async fn a_table_that_another_program_holds_is_a_failure_that_passes() {
     let rig = Rig::new("", "sales", SALES);
-    rig.destination.database.lock().await.connection.busy_timeout(std::time::Duration::ZERO).unwrap();
+    rig.destination.place.lock().await.ready().unwrap().connection.busy_timeout(std::time::Duration::ZERO).unwrap();
     let other = Connection::open(&rig.path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert!(is_failed(&rig.apply("d1", 1, r#"{"id":"a","total":1}"#).await));
@@ -362,13 +364,9 @@ fn what_does_not_fit_is_said_at_the_start() {
         let error = open(&path, table, key, pairs, false).err().unwrap_or_default();
         assert!(error.contains(message), "{table:?}: {error:?}");
     }
-    let missing = open(&folder.path().join("none.db"), "sales", "id", SALES, false).err().unwrap_or_default();
-    assert!(
-        missing.contains("cannot open the SQLite database")
-            && missing.contains("create = true")
-            && !folder.path().join("none.db").exists(),
-        "{missing}"
-    );
+    std::fs::write(folder.path().join("notes.db"), "notes ".repeat(1000)).unwrap();
+    let notes = open(&folder.path().join("notes.db"), "sales", "id", SALES, true).err().unwrap_or_default();
+    assert!(notes.contains("file is not a database"), "{notes}");
     for url in ["postgres://db/books", "sqlite:", "sqlite::memory:", "books.db"] {
         let error = open_url(url, "sales", "id", SALES, true);
         assert!(error.err().unwrap_or_default().contains("not of the form \"sqlite:PATH\""), "{url}");

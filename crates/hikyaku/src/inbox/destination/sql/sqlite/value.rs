@@ -61,6 +61,15 @@ fn number(digits: &str) -> Value {
     }
 }
 
+/// The same whole number as a text, or the same text as a whole number; `None` where there is no other.
+pub(super) fn other_type(key: &Value) -> Option<Value> {
+    match key {
+        Value::Integer(whole) => Some(Value::Text(whole.to_string())),
+        Value::Text(text) => text.parse::<i64>().ok().filter(|whole| whole.to_string() == *text).map(Value::Integer),
+        _ => None,
+    }
+}
+
 /// A key that a table holds, as text; `None` for what no key of ours can be.
 pub(super) fn stored_key(stored: &Value) -> Option<String> {
     match stored {

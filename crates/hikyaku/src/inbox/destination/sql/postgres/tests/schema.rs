@@ -89,9 +89,9 @@ async fn the_right_to_create_is_needed_only_where_something_is_missing() {
     rig.user.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
 }
 
-/// A wrong password is no outage: it is said at the start, and not repeated.
+/// A role, a password or a database that is missing may come back: it is for the rows to wait, not for the start to fail.
 #[tokio::test]
-async fn what_the_database_refuses_for_good_is_said_at_the_start() {
+async fn c16_what_refuses_the_connection_does_not_stop_the_start() {
     let database = TestDatabase::create().await;
     let url = database.url();
     let (server, _) = url.rsplit_once('/').unwrap();
@@ -100,8 +100,16 @@ async fn what_the_database_refuses_for_good_is_said_at_the_start() {
         (format!("postgres://nobody:hunter2@{host}/postgres"), "password authentication failed"),
         (format!("{server}/nowhere"), "\"nowhere\" does not exist"),
     ] {
-        let error = open(&url, "sales", SALES, true).unwrap().ready().await.unwrap_err();
-        assert!(error.contains(reason) && !error.contains("hunter2"), "{error}");
+        let destination = open(&url, "sales", SALES, true).unwrap();
+        assert_eq!(destination.ready().await, Ok(()));
+        let effect = destination.apply(&row("d1", 1, r#"{"id":"a","total":5}"#)).await;
+        let Effect::Failed { error, .. } = effect else { panic!("{effect:?}") };
+        assert!(
+            error.starts_with("the database refuses the connection: ")
+                && error.contains(reason)
+                && !error.contains("hunter2"),
+            "{error}"
+        );
     }
 }
 
