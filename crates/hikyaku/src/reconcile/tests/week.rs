@@ -5,7 +5,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::shop::{Shop, Wanted, key};
-use crate::clock::Stopwatch;
 use crate::sandbox::faults::Plan;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -33,7 +32,6 @@ async fn t4_a_week_with_every_fault_ends_with_equal_tables() {
     let weeks = std::env::var(SEEDS).ok().and_then(|weeks| weeks.parse().ok()).unwrap_or(10_u64);
     assert!(weeks > 0, "{SEEDS} asks for no week");
     for seed in 1..=weeks {
-        let watch = Stopwatch::start();
         let wanted = Wanted {
             seed,
             sales_per_hour: 119.0,
@@ -44,7 +42,7 @@ async fn t4_a_week_with_every_fault_ends_with_equal_tables() {
         };
         let shop = equal_after(wanted, 7 * 24 * HOUR).await;
         let sales = shop.sandbox.engine().world.sales_between(Timestamp::MIN, Timestamp::MAX, Timestamp::MAX).len();
-        println!("seed {seed}: a week with {sales} sales took {:.1} s", watch.elapsed().as_secs_f64());
+        println!("seed {seed}: a week with {sales} sales ends with both sides equal");
     }
 }
 
