@@ -1,20 +1,22 @@
 //! Looking into a JSON text without changing it: numbers keep their digits, texts their bytes.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The value that a JSON pointer (RFC 6901) names in `json`, as it is written there; `None` if there is none, or the
 /// text on the way to it is no JSON. Of a repeated key the last counts. A leading byte order mark is passed over.
 pub fn pointer<'a>(json: &'a [u8], pointer: &str) -> Option<&'a RawValue> {
     let json = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
-    let mut value: &RawValue = serde_json::from_slice(json).ok()?;
-    for token in tokens(pointer)? {
-        value = child(value, &token)?;
-    }
-    Some(value)
+    within(serde_json::from_slice(json).ok()?, pointer)
+}
+
+/// The same in a value of which it is known that it is JSON.
+pub fn within<'a>(json: &'a RawValue, pointer: &str) -> Option<&'a RawValue> {
+    tokens(pointer)?.into_iter().try_fold(json, |value, token| child(value, &token))
 }
 
 /// Whether a text has the form of a JSON pointer: empty, or `/`-led parts in which `~` is followed by 0 or 1.
@@ -48,12 +50,56 @@ fn unescape(token: &str) -> Option<Cow<'_, str>> {
     well_formed.then(|| Cow::Owned(token.replace("~1", "/").replace("~0", "~")))
 }
 
-#[derive(Deserialize)]
-struct Object<'a>(#[serde(borrow)] HashMap<String, &'a RawValue>);
+/// Reads an object for one member's value; of a repeated key the last counts. It keeps nothing else, because this runs for
+/// each field of each body.
+struct Member<'t>(&'t str);
+
+impl<'de> Visitor<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(is_meant) = members.next_key_seed(IsKey(self.0))? {
+            if is_meant {
+                found = Some(members.next_value()?);
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a key is this one.
+struct IsKey<'t>(&'t str);
+
+impl<'de> DeserializeSeed<'de> for IsKey<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for IsKey<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<bool, E> {
+        Ok(key == self.0)
+    }
+}
 
 fn child<'a>(value: &'a RawValue, token: &str) -> Option<&'a RawValue> {
     match value.get().as_bytes().first()? {
-        b'{' => serde_json::from_str::<Object<'a>>(value.get()).ok()?.0.remove(token),
+        b'{' => serde_json::Deserializer::from_str(value.get()).deserialize_map(Member(token)).ok()?,
         b'[' => {
             let plain = token == "0" || !token.starts_with('0');
             let index: usize = plain.then(|| token.parse().ok())??;

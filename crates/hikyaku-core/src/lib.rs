@@ -13,6 +13,8 @@ pub mod address;
 #[cfg(feature = "sender")]
 pub mod advice;
 #[cfg(feature = "sender")]
+pub mod daily;
+#[cfg(feature = "sender")]
 pub mod delivery;
 #[cfg(feature = "sender")]
 pub mod disable;

@@ -13,6 +13,8 @@ use crate::webhook::{OffReason, WebhookUrl};
 
 /// What the types of operational events begin with. Nobody else publishes such types.
 const PREFIXES: [&str; 2] = ["webhook.", "delivery."];
+/// How long a day is: what could be told often is told once in it.
+const DAY_SECONDS: i64 = 24 * 3600;
 
 /// Whether only the sender itself makes events of this type.
 pub fn is_operational(event_type: &str) -> bool {
@@ -179,6 +181,57 @@ pub struct SourceDisabled<'a> {
     pub is_reenabled: bool,
 }
 
+/// No signature of what comes to a source of the inbox verifies any more (T2).
+#[derive(Debug, Clone)]
+pub struct SourceUnverified<'a> {
+    /// The source.
+    pub source: &'a str,
+    /// Since when.
+    pub since: Timestamp,
+    /// When the provider switches its webhook off for that, where that is known.
+    pub switched_off_at: Option<Timestamp>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UnverifiedData<'a> {
+    source: &'a str,
+    at: String,
+    since: String,
+    switched_off_at: Option<String>,
+    detail: &'static str,
+}
+
+impl SourceUnverified<'_> {
+    /// The event's type.
+    pub fn event_type() -> EventType {
+        known("webhook.source_unverified")
+    }
+
+    /// The event's id: the same all day (UTC), because anybody can cause it.
+    pub fn event_id(&self, at: Timestamp) -> String {
+        let day = at.as_second().div_euclid(DAY_SECONDS);
+        hashed("source-unverified", &format!("{}\n{day}", self.source))
+    }
+
+    /// The event's `data`, as of `at` by the wall clock.
+    pub fn data(&self, at: Timestamp) -> Box<RawValue> {
+        raw(&UnverifiedData {
+            source: self.source,
+            at: timestamp::format(at),
+            since: timestamp::format(self.since),
+            switched_off_at: self.switched_off_at.map(timestamp::format),
+            detail: "No signature of what comes to this source verifies: compare its `secrets` with the secret at the provider.",
+        })
+    }
+}
+
+/// An id made of what names the thing that it tells.
+fn hashed(kind: &str, named: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, named.as_bytes());
+    format!("{kind}-{}", data_encoding::HEXLOWER.encode(&digest.as_ref()[..16]))
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SourceData<'a> {
@@ -200,10 +253,8 @@ impl SourceDisabled<'_> {
     /// The event's id: the same however often the same is noticed, so that it is told once. One that was never seen to be on
     /// is told once a day.
     pub fn event_id(&self, at: Timestamp) -> String {
-        let since = self.active_at.map_or_else(|| at.as_second().div_euclid(24 * 3600), Timestamp::as_millisecond);
-        let named = format!("{}\n{}\n{}\n{since}", self.source, self.reconcile, self.webhook);
-        let digest = ring::digest::digest(&ring::digest::SHA256, named.as_bytes());
-        format!("source-disabled-{}", data_encoding::HEXLOWER.encode(&digest.as_ref()[..16]))
+        let since = self.active_at.map_or_else(|| at.as_second().div_euclid(DAY_SECONDS), Timestamp::as_millisecond);
+        hashed("source-disabled", &format!("{}\n{}\n{}\n{since}", self.source, self.reconcile, self.webhook))
     }
 
     /// The event's `data`, as of `at` by the wall clock.
@@ -302,6 +353,18 @@ mod tests {
         seen.active_at = Some(later);
         assert_ne!(id, seen.event_id(later));
         assert!(EventId::parse(id).is_ok());
+    }
+
+    #[test]
+    fn t2_a_source_whose_signatures_fail_is_told_once_a_day() {
+        let at = |hours: i64| Timestamp::from_second(hours * 3600).unwrap();
+        let seen = SourceUnverified { source: "shop", since: at(1), switched_off_at: Some(at(2)) };
+        assert_eq!(seen.event_id(at(1)), seen.event_id(at(23)));
+        assert_ne!(seen.event_id(at(1)), seen.event_id(at(24)));
+        assert_ne!(seen.event_id(at(1)), SourceUnverified { source: "other", ..seen.clone() }.event_id(at(1)));
+        assert!(EventId::parse(seen.event_id(at(1))).is_ok());
+        let expected = r#"{"source":"shop","at":"1970-01-01T01:00:00.000Z","since":"1970-01-01T01:00:00.000Z","switchedOffAt":"1970-01-01T02:00:00.000Z","detail":""#;
+        assert!(seen.data(at(1)).get().starts_with(expected), "{}", seen.data(at(1)));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod reconcile;
 mod recover;
 mod sandbox;
 mod server;
+mod store;
 mod table;
 mod tail;
 mod token;
@@ -32,7 +33,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use hikyaku::app::App;
 use hikyaku::clock::SystemClock;
-use hikyaku::config::{self, Config, Flag, Inputs};
+use hikyaku::config::{self, Config, Flag, Inputs, StoreLocation};
 use hikyaku::{demo, log};
 use url::Url;
 
@@ -56,6 +57,11 @@ enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Bring the store's schema up to date, as a start does unless `database.migrate` is false
+    Migrate(Settings),
+    /// Copy everything that is kept into another store
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Make, list and revoke API tokens
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -101,9 +107,13 @@ struct Settings {
     /// Where to listen: an IP address and a port, 0 for a free one [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Where to keep everything: sqlite:PATH, or memory: for trials [default: sqlite:hikyaku.db]
+    /// Where to keep everything: sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, or memory: for trials [default:
+    /// sqlite:hikyaku.db]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// What this node does, of sender, inbox, worker, api and reconcile, with commas between them [default: all]
+    #[arg(long, value_name = "ROLES", value_delimiter = ',')]
+    roles: Vec<String>,
     /// Any setting by its path, as in sender.attempt_timeout=5s; can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
@@ -125,7 +135,12 @@ impl Settings {
         let set = self.set.into_iter().map(|(path, value)| (format!("--set {path}"), path, value));
         let listen = self.listen.map(|value| ("--listen".to_owned(), "listen".to_owned(), value));
         let store = self.store.map(|value| ("--store".to_owned(), "store".to_owned(), value));
-        let flags = set.chain(listen).chain(store).map(|(written, path, value)| Flag { written, path, value });
+        let roles = (!self.roles.is_empty()).then(|| {
+            let quoted: Vec<_> = self.roles.iter().map(|role| format!("{role:?}")).collect();
+            ("--roles".to_owned(), "roles".to_owned(), format!("[{}]", quoted.join(", ")))
+        });
+        let flags =
+            set.chain(listen).chain(store).chain(roles).map(|(written, path, value)| Flag { written, path, value });
         config::load(&Inputs { file: self.config, environment: variables(), flags: flags.collect() })
     }
 }
@@ -151,6 +166,8 @@ impl Cli {
                 }
                 ExitCode::SUCCESS
             }),
+            Command::Migrate(settings) => with_config(settings, |config| in_runtime(migrate(config))),
+            Command::Store(command) => command.run(),
             Command::Token(command) => command.run(),
             Command::Webhooks(webhooks) => webhooks.run(),
             Command::Events(events) => events.run(),
@@ -230,6 +247,26 @@ async fn serve(config: Config) -> ExitCode {
             tracing::error!(%error, "stopped by itself");
             ExitCode::from(FAILED)
         }
+    }
+}
+
+async fn migrate(config: Config) -> ExitCode {
+    let StoreLocation::Postgres(database) = &config.store else {
+        log::tell(format_args!(
+            "Only a store in PostgreSQL has anything to migrate; a file is brought up to date when it is opened.\n"
+        ));
+        return ExitCode::SUCCESS;
+    };
+    match hikyaku::store::postgres::migrate(database.url.reveal()).await {
+        Ok((before, now)) if before == now => {
+            log::tell(format_args!("The schema is of version {now}, as this program needs it.\n"));
+            ExitCode::SUCCESS
+        }
+        Ok((before, now)) => {
+            log::tell(format_args!("The schema was of version {before} and is of version {now} now.\n"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(&error),
     }
 }
 

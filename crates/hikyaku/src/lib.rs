@@ -7,15 +7,18 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod demo;
+pub mod duty;
 mod file;
 pub mod heartbeat;
 pub mod http;
 pub mod inbox;
 pub mod log;
 pub mod outbound;
+mod postgres;
 pub mod provider_api;
 pub mod reconcile;
 pub mod retention;
+pub mod role;
 pub mod sandbox;
 pub mod sender;
 pub mod store;
@@ -25,3 +28,8 @@ pub mod trace;
 #[cfg(test)]
 #[path = "../tests/blackbox/harness/postgres.rs"]
 mod test_postgres;
+
+/// A way to it that can be cut.
+#[cfg(test)]
+#[path = "../tests/blackbox/harness/proxy.rs"]
+mod test_proxy;

@@ -32,6 +32,9 @@ pub const DEFAULT_ID_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// under other ids or later, and reaches back as far as somebody compares with a provider's lists: a quarter of a year.
 pub const DEFAULT_VERSION_AGE: Duration = Duration::from_secs(90 * 24 * 3600);
 
+/// From this age on the store may be given up to a day more, where that makes it cheap to drop what is old.
+const MIN_AGE_BY_DAY: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Rows that one step may touch: a few milliseconds of the store's time.
 const MAX_STEP_ROWS: u32 = 500;
 /// Shortest and longest pause between two steps.
@@ -95,6 +98,9 @@ impl Retention {
     /// Drops round after round until it is told to stop. A step that has begun is ended.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
+            if let Err(error) = self.store.prepare(self.clock.schedule()).await {
+                tracing::warn!(%error, "the store could not be prepared for the next day; it is tried again in a minute");
+            }
             let Settings { events, inbox, ids, versions } = self.settings;
             for (what, age) in [
                 (Aged::Events(None), events),
@@ -136,7 +142,10 @@ impl Retention {
         {
             let began = self.clock.schedule();
             // An age that reaches back beyond all time makes nothing old.
-            let Ok(before) = began.checked_sub(age) else { return Ok(()) };
+            let Ok(mut before) = began.checked_sub(age) else { return Ok(()) };
+            if age >= MIN_AGE_BY_DAY && matches!(what, Aged::Events(_) | Aged::InboxRows(_)) {
+                before = self.store.whole_before(before);
+            }
             let ids_before = self.settings.ids.and_then(|age| began.checked_sub(age).ok()).unwrap_or(Timestamp::MIN);
             let dropped = self.store.drop_aged(DropStep { what, before, ids_before, max_rows: MAX_STEP_ROWS }).await?;
             count(&dropped);

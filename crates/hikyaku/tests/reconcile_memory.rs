@@ -108,6 +108,7 @@ async fn reconcile(items: u64) {
         credential: None,
         timeout: Settings::DEFAULT_TIMEOUT,
         every: Settings::DEFAULT_EVERY,
+        daily: None,
         overlap: Settings::DEFAULT_OVERLAP,
         lookback: Settings::DEFAULT_LOOKBACK,
         call_budget: Settings::DEFAULT_CALL_BUDGET,

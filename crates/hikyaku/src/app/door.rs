@@ -1,5 +1,8 @@
 //! What opens reconciliation's way into the inbox, and its notices' way to the sender: the three do not know each other.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +11,7 @@ use hikyaku_core::ids::{EventId, OrganizationId};
 use hikyaku_core::operational::SourceDisabled;
 
 use crate::clock::SharedClock;
-use crate::inbox::{Import, Imported, Inbox};
+use crate::inbox::{Import, Imported, Inbox, Notice};
 use crate::reconcile::adapter::Item;
 use crate::reconcile::{Door, Entered, Seen};
 use crate::sender::Sender;
@@ -43,6 +46,8 @@ impl Door for OpenDoor {
         };
         let Ok(id) = EventId::parse(notice.event_id(now)) else { return Ok(()) };
         let (event_type, data) = (SourceDisabled::event_type(), notice.data(now));
+        let notice = Notice { id: id.clone(), event_type: event_type.clone(), data: data.clone() };
+        self.inbox.tell(&seen.source, &notice).await?;
         let event = NewEvent {
             body: render_body(&id, &event_type, now, &data),
             content_hash: content_hash(&event_type, &data, None),

@@ -4,6 +4,7 @@ mod connections;
 pub(crate) mod door;
 mod files;
 mod metrics;
+mod nodes;
 #[cfg(test)]
 mod tests;
 
@@ -23,21 +24,24 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{self, SharedClock};
+use crate::clock::{self, SharedClock, SharedSchedule};
 use crate::config::{Config, StoreLocation, shown_destinations};
 use crate::heartbeat::Heartbeat;
 use crate::http::{self, Access, State};
 use crate::inbox::destination::{self, BuildError, Destination, Origin, Tools};
 use crate::inbox::fetch::Fetcher;
-use crate::inbox::{self, Inbox};
+use crate::inbox::{self, Inbox, NOTICES};
 use crate::outbound::{Client, SystemResolver, TlsError};
 use crate::reconcile::{self, Reconciler};
 use crate::retention::Retention;
-use crate::sender::{self, Sender};
+use crate::role::Roles;
+use crate::sender::Sender;
 use crate::store::memory::MemoryStore;
+use crate::store::postgres::{self, PostgresStore};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Committer, SharedStore, StoreError};
 use crate::trace;
+use nodes::{Duties, sender_settings, shared_schedule};
 
 /// How long a shutdown waits for requests that have come in. With [`DRAIN_WORK`] it stays below 15 seconds.
 pub const DRAIN_REQUESTS: Duration = Duration::from_secs(3);
@@ -74,6 +78,12 @@ pub enum StartError {
     /// Its store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] OpenError),
+    /// Its database cannot be used.
+    #[error("cannot open the store: {0}")]
+    Database(#[from] postgres::OpenError),
+    /// The database does not tell its time.
+    #[error("the store does not tell the time that its nodes schedule by: {0}")]
+    SharedTime(StoreError),
     /// A destination cannot be used as configured.
     #[error(transparent)]
     Destination(#[from] destination::BuildError),
@@ -105,6 +115,9 @@ pub struct App {
     reconciler: Arc<Reconciler>,
     retention: Arc<Retention>,
     heartbeat: Arc<Heartbeat>,
+    roles: Roles,
+    duties: Duties,
+    shared_schedule: Option<Arc<SharedSchedule>>,
     metrics: PrometheusHandle,
     exporter: Option<trace::Exporter>,
 }
@@ -126,6 +139,8 @@ impl App {
         metrics::show_process(clock.now());
         let exporter = trace::start(&config.tracing, Arc::new(client(TargetPolicy::everywhere(), &clock)?));
         let store = open_store(&config, &clock).await?;
+        let shared_schedule = shared_schedule(&store, &clock).await?;
+        let clock = shared_schedule.clone().map_or(clock, |shared| shared as SharedClock);
         let access = open_access(&config, &store, &clock).await?;
         let committer = Committer::start(Arc::clone(&store));
         let owner = owner();
@@ -136,7 +151,7 @@ impl App {
             Arc::clone(&clock),
             client.clone(),
             Arc::clone(&owner),
-            sender::Settings { in_flight: room.attempts, ..config.sender.clone() },
+            sender_settings(&config, room.attempts),
         );
         let (destinations, shown) = (open_destinations(&config, &clock).await?, shown_destinations(&config));
         let fetchers = fetchers(&config, &clock)?;
@@ -144,7 +159,7 @@ impl App {
             Arc::clone(&store),
             committer,
             Arc::clone(&clock),
-            owner,
+            Arc::clone(&owner),
             config.inbox,
             config.sources.clone(),
             config.routes,
@@ -154,6 +169,7 @@ impl App {
         let reconciler = reconciler(&config.reconciles, &store, &clock, &inbox, &sender)?;
         let retention = Retention::new(Arc::clone(&store), Arc::clone(&clock), config.retention);
         let heartbeat = Heartbeat::new(Arc::clone(&store), Arc::clone(&clock), config.heartbeat);
+        let duties = Duties::new(&store, &clock, &owner);
         let (listener, address) = listen(config.listen).await?;
         let router = http::router(State {
             store: Arc::clone(&store),
@@ -164,15 +180,15 @@ impl App {
             clock,
             metrics: metrics.clone(),
             access,
+            roles: config.roles.clone(),
             sources: config.sources,
             destinations: shown,
             max_event_bytes: config.api.max_event_bytes,
         });
-        let max_connections = room.connections;
         Ok(Self {
             listener,
             address,
-            max_connections,
+            max_connections: room.connections,
             router,
             store,
             sender,
@@ -180,6 +196,9 @@ impl App {
             reconciler,
             retention,
             heartbeat,
+            roles: config.roles,
+            duties,
+            shared_schedule,
             metrics,
             exporter,
         })
@@ -200,15 +219,11 @@ impl App {
         let (stop_serving, stop_working) = (CancellationToken::new(), CancellationToken::new());
         let (mut server, mut workers, mut exporter) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
         let stop_exporting = CancellationToken::new();
+        self.spawn_workers(&mut workers, &stop_working);
         if let Some(traces) = self.exporter {
             exporter.spawn(traces.run(stop_exporting.clone()));
         }
         server.spawn(connections::serve(self.listener, self.max_connections, self.router, stop_serving.clone()));
-        workers.spawn(self.sender.run(stop_working.clone()));
-        workers.spawn(self.inbox.run(stop_working.clone()));
-        workers.spawn(self.reconciler.run(stop_working.clone()));
-        workers.spawn(self.retention.run(stop_working.clone()));
-        workers.spawn(self.heartbeat.run(stop_working.clone()));
         tracing::info!(addr = %self.address, "listening");
 
         let ended = tokio::select! {
@@ -244,6 +259,9 @@ async fn drain(what: &str, tasks: &mut JoinSet<()>, longest: Duration) {
 }
 
 async fn open_store(config: &Config, clock: &SharedClock) -> Result<SharedStore, StartError> {
+    if config.seal.keys().is_empty() && config.store != StoreLocation::Memory {
+        tracing::warn!("no `sealing_key` is set: the webhooks' secrets stand in the store as they are");
+    }
     match config.store.clone() {
         StoreLocation::Memory => {
             tracing::warn!("the store is in memory: nothing survives the end of this process");
@@ -251,10 +269,12 @@ async fn open_store(config: &Config, clock: &SharedClock) -> Result<SharedStore,
         }
         StoreLocation::Sqlite(path) => {
             let (clock, seal) = (Arc::clone(clock), config.seal.clone());
-            if seal.keys().is_empty() {
-                tracing::warn!("no `sealing_key` is set: the webhooks' secrets stand in the store as they are");
-            }
             let store = spawn_blocking(move || SqliteStore::open(&path, seal, &*clock)).await??;
+            Ok(Arc::new(store))
+        }
+        StoreLocation::Postgres(database) => {
+            let options = postgres::Options { migrate: database.migrate, connections: database.connections };
+            let store = PostgresStore::open(database.url.reveal(), config.seal.clone(), &**clock, options).await?;
             Ok(Arc::new(store))
         }
     }
@@ -284,7 +304,7 @@ async fn open_destinations(
         transport: Arc::new(client(TargetPolicy::everywhere(), clock)?),
         clock: Arc::clone(clock),
         effect_timeout: config.inbox.effect_timeout,
-        origins: Arc::new(config.sources.iter().map(origin).collect()),
+        origins: Arc::new(config.sources.iter().map(origin).chain(origin_of_notices(config)).collect()),
     };
     let settings = config.destinations.clone();
     let open = move || {
@@ -330,6 +350,15 @@ fn fetchers(config: &Config, clock: &SharedClock) -> Result<HashMap<String, Arc<
 fn origin(source: &inbox::Source) -> (String, Origin) {
     let (organization, provider) = (source.organization.clone(), source.provider.clone());
     (source.name.clone(), Origin { organization, provider })
+}
+
+/// Whose notices there are, where it is one organization's alone.
+fn origin_of_notices(config: &Config) -> Option<(String, Origin)> {
+    let mut organizations = config.sources.iter().filter(|source| source.notify.is_some()).map(|of| &of.organization);
+    let organization = organizations.next()?.clone();
+    let is_alone =
+        organizations.all(|other| *other == organization) && !config.sources.iter().any(|of| of.name == NOTICES);
+    is_alone.then(|| (NOTICES.to_owned(), Origin { organization, provider: NOTICES.to_owned() }))
 }
 
 fn client(policy: TargetPolicy, clock: &SharedClock) -> Result<Client, StartError> {

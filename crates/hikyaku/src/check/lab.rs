@@ -155,7 +155,7 @@ impl Lab {
             Subject::Sale => world::Settings { orders_per_hour: 0.0, ..world::Settings::default() },
         };
         let mut world = World::open(shops, tools.clock.now());
-        let template = world.next(world.next_at()).map_or(Value::Null, |happening| happening.data);
+        let template = world.next(world.next_at()).map_or(Value::Null, |happening| happening.data.value());
         Arc::new(Self { settings, tools, template, run, count: AtomicU64::new(0), blind: OnceLock::new() })
     }
 

@@ -68,13 +68,6 @@ pub(super) struct Paging {
     all: bool,
 }
 
-impl Paging {
-    /// So many rows at most.
-    pub(super) fn of(limit: u64) -> Self {
-        Self { limit, all: false }
-    }
-}
-
 /// A query string that grows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query(String);
@@ -221,15 +214,27 @@ impl Api {
     ) -> Result<(), Failure> {
         let mut table = Table::new(columns);
         self.pages(path, query, paging, |document| {
-            let page: Page = document.read()?;
-            if self.json {
-                page.items.iter().for_each(|item| output::print(format_args!("{item}\n")));
-            } else {
-                table.print(&page.rows());
-            }
+            let page = document.read()?;
+            self.show_rows(&page, &mut table);
             Ok(page)
         })
         .await
+    }
+
+    /// Shows the first row of a list, and does not say that there are more: they were not asked for.
+    pub(super) async fn show_first(&self, path: &[&str], columns: &'static [Column]) -> Result<(), Failure> {
+        let page = self.page(path, &Query::default(), 1, None).await?.read()?;
+        self.show_rows(&page, &mut Table::new(columns));
+        Ok(())
+    }
+
+    /// Shows a page's rows: their JSON a line each, else as the next ones of a table.
+    fn show_rows(&self, page: &Page, table: &mut Table) {
+        if self.json {
+            page.items.iter().for_each(|item| output::print(format_args!("{item}\n")));
+        } else {
+            table.print(&page.rows());
+        }
     }
 
     /// Gives page after page to `take`, which reads it, until as many rows as are wanted have come.

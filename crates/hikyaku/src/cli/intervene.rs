@@ -101,6 +101,9 @@ pub(super) async fn intervene(api: &Api, verb: &str, rows: Rows, reason: Option<
     if !api.is_json() {
         show_preview(api, &found);
     }
+    if found.matched == 0 && !api.is_json() {
+        output::print(format_args!("No row is left to {verb}: nothing was done.\n"));
+    }
     if found.matched == 0 || !(yes || is_agreed(verb, found.matched)?) {
         return Ok(());
     }
@@ -182,6 +185,11 @@ fn show_done(api: &Api, verb: &str, Total { matched, changed, unchanged, .. }: &
             ["source", "deliveryId", "detail"].map(|name| row[name].as_str().unwrap_or(""));
         output::print(format_args!("{}\n", plain(&format!("{source} {delivery}: {detail}"))));
     }
-    output::print(format_args!("{verb}: {changed} of {matched} rows; {} stay as they were\n", unchanged.len()));
+    let unchanged = unchanged.len();
+    if *changed == 0 {
+        output::print(format_args!("{verb}: none of {matched} rows; nothing was done, for the reasons above\n"));
+    } else {
+        output::print(format_args!("{verb}: {changed} of {matched} rows; {unchanged} stay as they were\n"));
+    }
     Ok(())
 }

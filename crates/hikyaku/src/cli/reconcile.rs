@@ -190,8 +190,7 @@ async fn watch(api: &Api, name: &str, first: i64) -> Result<(), Failure> {
             show_progress(&bar, &cycle);
             if cycle.ended_at.is_some() && wanted.is_none() {
                 bar.finish_and_clear();
-                let paging = Paging::of(1);
-                return api.list(&["reconcile", name, "cycles"], &Query::default(), paging, CYCLES).await;
+                return api.show_first(&["reconcile", name, "cycles"], CYCLES).await;
             }
             if cycle.problem != told {
                 told.clone_from(&cycle.problem);

@@ -2,14 +2,16 @@
 
 use std::fmt::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use hikyaku::client::{Client, segment};
 use hikyaku::clock::{self, Clock, SystemClock};
 use hikyaku::config::{Config, StoreLocation};
 use hikyaku::log;
+use hikyaku::store::postgres::{self, PostgresStore};
 use hikyaku::store::sqlite::{OpenError, SqliteStore};
-use hikyaku::store::{Store, TokenQuery};
+use hikyaku::store::{SharedStore, TokenQuery};
 use hikyaku_core::ids::{OrganizationId, TokenId};
 use hikyaku_core::timestamp;
 use hikyaku_core::token::{ApiToken, Scope, check_token_name};
@@ -20,6 +22,8 @@ use super::failure::{Failure, failed};
 use super::server::{self, Server};
 use super::{in_runtime, with_config};
 
+/// Connections to a database: one to ask over, and one in case it breaks.
+const CONNECTIONS: usize = 2;
 /// Tokens that are asked for at a time.
 const PAGE_TOKENS: u32 = 200;
 
@@ -83,8 +87,8 @@ enum Action {
 
 /// Where the tokens are reached.
 enum Place {
-    /// In this store, which lies in this file.
-    Store(SqliteStore, String),
+    /// In this store, which lies there.
+    Store(SharedStore, String),
     Server(Client),
 }
 
@@ -99,44 +103,61 @@ impl TokenCommand {
             Self::Revoke { id, organization, server } => (Action::Revoke(organization, id), server),
         };
         let makes = matches!(action, Action::Create(..));
-        let act = |place: Result<Place, Failure>| {
-            in_runtime(async {
-                let done = match place {
-                    Ok(place) => action.take(place).await,
-                    Err(failure) => Err(failure),
-                };
-                done.map_or_else(|failure| failed(&*failure), |()| ExitCode::SUCCESS)
-            })
-        };
         let Server { server, token, settings } = server;
         match server {
-            Some(url) => act(server::named(&url, token.as_deref()).map(Place::Server).map_err(Failure::from)),
-            None => with_config(settings, |config| act(place(&config, token.as_deref(), makes))),
+            Some(url) => in_runtime(async {
+                let place = server::named(&url, token.as_deref()).map(Place::Server).map_err(Failure::from);
+                action.end_in(place).await
+            }),
+            None => with_config(settings, |config| {
+                in_runtime(async { action.end_in(place(&config, token.as_deref(), makes).await).await })
+            }),
         }
     }
 }
 
-/// The store's file if nobody has it open, else the server that has. Only to make a token, a file is made.
-fn place(config: &Config, token: Option<&str>, makes: bool) -> Result<Place, Failure> {
-    if let StoreLocation::Sqlite(path) = &config.store {
-        if !makes && !path.exists() {
-            return Err(format!(
-                "there is no store at {}; name it with --store, or a running server with --server",
-                path.display()
-            )
-            .into());
+/// The store if this process may open it, else the server that has its file open. Only to make a token, a file is made.
+async fn place(config: &Config, token: Option<&str>, makes: bool) -> Result<Place, Failure> {
+    match &config.store {
+        StoreLocation::Sqlite(path) => {
+            if !makes && !path.exists() {
+                return Err(format!(
+                    "there is no store at {}; name it with --store, or a running server with --server",
+                    path.display()
+                )
+                .into());
+            }
+            match SqliteStore::open(path, config.seal.clone(), &SystemClock::start()) {
+                Ok(store) => return Ok(Place::Store(Arc::new(store), path.display().to_string())),
+                Err(OpenError::InUse { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        match SqliteStore::open(path, config.seal.clone(), &SystemClock::start()) {
-            Ok(store) => return Ok(Place::Store(store, path.display().to_string())),
-            Err(OpenError::InUse { .. }) => {}
-            Err(error) => return Err(error.into()),
+        StoreLocation::Postgres(database) => {
+            let options = postgres::Options { migrate: database.migrate, connections: CONNECTIONS };
+            let (url, seal) = (database.url.reveal(), config.seal.clone());
+            let store = PostgresStore::open(url, seal, &SystemClock::start(), options).await?;
+            return Ok(Place::Store(Arc::new(store), "the database".to_owned()));
         }
+        StoreLocation::Memory => {}
     }
     Ok(Place::Server(server::configured(config, token)?))
 }
 
 impl Action {
-    async fn take(self, place: Place) -> Result<(), Failure> {
+    async fn end_in(self, place: Result<Place, Failure>) -> ExitCode {
+        let done = match place {
+            Ok(place) => {
+                let done = self.take(&place).await;
+                place.leave().await;
+                done
+            }
+            Err(failure) => Err(failure),
+        };
+        done.map_or_else(|failure| failed(&*failure), |()| ExitCode::SUCCESS)
+    }
+
+    async fn take(self, place: &Place) -> Result<(), Failure> {
         match self {
             Self::Create(scope, name) => {
                 let (row, token) = place.create(scope, name).await?;
@@ -169,6 +190,13 @@ impl fmt::Display for Place {
 }
 
 impl Place {
+    /// What was done is stored; a store that cannot be tidied up now is at the next start.
+    async fn leave(&self) {
+        if let Self::Store(store, _) = self {
+            let _ = store.close().await;
+        }
+    }
+
     async fn create(&self, scope: Scope, name: String) -> Result<(Row, String), Failure> {
         match self {
             Self::Store(store, _) => {

@@ -11,6 +11,7 @@ use super::tree::{Node, Value};
 use super::value::{Names, choice, duration, integer, parsed, secret, show_duration, target, text};
 use super::{Config, inbox};
 use crate::inbox::Order;
+use crate::inbox::destination;
 use crate::inbox::fetch::{Settings, UrlTemplate};
 use crate::provider_api::{Credential, bearer};
 
@@ -116,6 +117,20 @@ pub(super) fn check_sources(root: &mut Section<'_>, config: &Config) {
                 ),
             );
         }
+    }
+}
+
+/// A notice about a source is no row of a table.
+pub(super) fn check_notify(root: &mut Section<'_>, config: &Config) {
+    for (source, named) in config.sources.iter().filter_map(|source| Some((&source.name, source.notify.as_ref()?))) {
+        let reason = match config.destinations.iter().find(|destination| destination.name == *named) {
+            None => "which does not exist",
+            Some(destination::Settings { kind: destination::Kind::Sql { .. }, .. }) => {
+                "which is a table of business data with no place for a notice; name one of another kind"
+            }
+            Some(_) => continue,
+        };
+        root.problem("source", &format!("{source:?} has as `notify` the destination {named:?}, {reason}"));
     }
 }
 

@@ -11,6 +11,7 @@ mod reconcile;
 mod section;
 mod show;
 mod source;
+mod store;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use hikyaku_core::signature::Secret;
 
 use crate::inbox;
+use crate::role::Roles;
 use crate::store::seal::Seal;
 use crate::{heartbeat, log, retention, sender, trace};
 use tree::{Source, Table};
@@ -50,6 +52,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where everything is kept.
     pub store: StoreLocation,
+    /// What this node does.
+    pub roles: Roles,
     /// What the secrets in the store are sealed with (S15).
     pub seal: Seal,
     /// The HTTP API.
@@ -82,6 +86,7 @@ impl Default for Config {
             file: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             store: StoreLocation::Sqlite(PathBuf::from("hikyaku.db")),
+            roles: Roles::default(),
             seal: Seal::default(),
             api: Api::default(),
             sender: sender::Settings::default(),
@@ -138,8 +143,21 @@ impl Default for Api {
 pub enum StoreLocation {
     /// In this SQLite file.
     Sqlite(PathBuf),
+    /// In a PostgreSQL database, shared by any number of nodes.
+    Postgres(Database),
     /// In memory, for trials: nothing survives the process.
     Memory,
+}
+
+/// A PostgreSQL database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Database {
+    /// Where it is; it may hold a password.
+    pub url: Secret,
+    /// Most connections of this node.
+    pub connections: usize,
+    /// Whether a start brings the schema up to date.
+    pub migrate: bool,
 }
 
 /// What there is to read from.

@@ -1,7 +1,6 @@
 //! The settings, table by table: their names, defaults and bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
@@ -14,7 +13,7 @@ use hikyaku_core::signature::Secret;
 use hikyaku_core::webhook::WebhookUrl;
 
 use super::destination::{command, file, http, slack};
-use super::fetch::{backoff, check_fetch, check_sources, order, own_backoff, sources_of};
+use super::fetch::{backoff, check_fetch, check_notify, check_sources, order, own_backoff, sources_of};
 use super::reconcile;
 use super::section::Section;
 use super::source;
@@ -22,12 +21,12 @@ use super::tree::{Place, Table};
 use super::value::{
     Names, age, boolean, choice, duration, identifier, integer, listen, name, parsed, range, secret, sqlite_path, text,
 };
-use super::{Api, Config, Problem, StoreLocation};
-use crate::inbox::destination::{self, MAX_COLUMNS, OWN_PREFIX, check_postgres_url, is_postgres_url};
+use super::{Api, Config, Problem, store};
+use crate::inbox::destination::{self, MAX_COLUMNS, OWN_PREFIX};
 use crate::inbox::{self, Once, Route};
 use crate::log::{self, Format};
+use crate::postgres;
 use crate::retention::{self, MIN_AGE};
-use crate::store::seal::{MAX_SEALING_KEYS, Seal, SealingKey};
 use crate::{heartbeat, sender, trace};
 
 /// Shortest time anything may take, so that nothing is cut off before it can begin.
@@ -78,8 +77,9 @@ pub(super) fn config(
         let config = Config {
             file: None,
             listen: root.get("listen", listen).unwrap_or(defaults.listen),
-            store: root.get("store", parsed(store)).unwrap_or(defaults.store),
-            seal: seal(root, environment),
+            store: store::store(root, environment).unwrap_or(defaults.store),
+            roles: store::roles(root).unwrap_or(defaults.roles),
+            seal: store::seal(root, environment),
             api: root.table("api", |section| api(section, environment)),
             sender: root.table("sender", sender_settings),
             sources,
@@ -92,76 +92,13 @@ pub(super) fn config(
             retention: root.table("retention", |section| retention_settings(section, memory.0)),
             heartbeat: memory.1,
         };
-        check_sealed(root, &config);
-        check_files(root, &config);
+        store::check_sealed(root, &config);
+        store::check_files(root, &config);
         check_sources(root, &config);
         check_fetch(root, &config);
+        check_notify(root, &config);
         config
     })
-}
-
-/// S15: a store that serves other machines holds no secret in the open.
-fn check_sealed(root: &mut Section<'_>, config: &Config) {
-    let keeps_open = matches!(config.store, StoreLocation::Sqlite(_)) && !root.has("sealing_key");
-    if !config.listen.ip().is_loopback() && keeps_open {
-        let message = format!(
-            "is {}, which other machines can reach, and the secrets in the store are not sealed; set `sealing_key` (or \
-             the variable HIKYAKU_SEALING_KEY) to what `openssl rand -hex 32` prints and keep it apart from the store, \
-             or listen on 127.0.0.1",
-            config.listen
-        );
-        root.problem("listen", &message);
-    }
-}
-
-fn seal(root: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Seal {
-    let key = |node: &_| {
-        let key = secret(environment)(node)?;
-        SealingKey::parse(key.reveal()).map_err(|error| error.to_string())
-    };
-    let present = root.get("sealing_key", key);
-    let old = root.list("old_sealing_keys", key).unwrap_or_default();
-    if !old.is_empty() && !root.has("sealing_key") {
-        root.problem("old_sealing_keys", "is of no use without `sealing_key`, the key that seals from now on");
-    }
-    if old.len() >= MAX_SEALING_KEYS {
-        let most = MAX_SEALING_KEYS - 1;
-        root.problem("old_sealing_keys", &format!("has {} keys; at most {most} are allowed", old.len()));
-    }
-    Seal::new(present.into_iter().chain(old).collect())
-}
-
-/// A destination's rows and our own must not share a file: ours is written by one connection only.
-fn check_files(root: &mut Section<'_>, config: &Config) {
-    let StoreLocation::Sqlite(own) = &config.store else { return };
-    for destination in &config.destinations {
-        let path = match &destination.kind {
-            destination::Kind::Sql { url, .. } => sqlite_path(url.reveal()).ok(),
-            destination::Kind::File(file) => Some(file.path.clone()),
-            _ => None,
-        };
-        if path.is_some_and(|path| real(&path) == real(own)) {
-            let name = &destination.name;
-            root.problem(
-                "destination",
-                &format!("{name:?} writes into the store's own file; give it a file of its own"),
-            );
-        }
-    }
-}
-
-/// Where a path leads, as far as it exists: `x.db`, `./x.db` and a link to it are one file.
-fn real(path: &Path) -> PathBuf {
-    let whole = path.canonicalize();
-    let of_directory = || Some(path.parent()?.join(".").canonicalize().ok()?.join(path.file_name()?));
-    whole.ok().or_else(of_directory).unwrap_or_else(|| path.to_owned())
-}
-
-fn store(url: &str) -> Result<StoreLocation, String> {
-    match url {
-        "memory:" => Ok(StoreLocation::Memory),
-        _ => sqlite_path(url).map(StoreLocation::Sqlite),
-    }
 }
 
 fn api(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Api {
@@ -196,6 +133,7 @@ fn sender_settings(section: &mut Section<'_>) -> sender::Settings {
         }),
         in_flight_per_webhook: each.unwrap_or(defaults.in_flight_per_webhook),
         in_flight: all.unwrap_or(defaults.in_flight),
+        ..defaults
     };
     if settings.in_flight < settings.in_flight_per_webhook {
         let (each, all) = (settings.in_flight_per_webhook, settings.in_flight);
@@ -228,6 +166,7 @@ fn inbox_settings(section: &mut Section<'_>) -> inbox::Settings {
         effect_timeout: section
             .get("effect_timeout", duration(SHORTEST_TIMEOUT..=LONGEST_EFFECT))
             .unwrap_or(defaults.effect_timeout),
+        ..defaults
     }
 }
 
@@ -314,8 +253,8 @@ fn a_destination(
 fn sql(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Option<destination::Kind> {
     let url = section.require("url", |node| {
         let url = secret(environment)(node)?;
-        match is_postgres_url(url.reveal()) {
-            true => check_postgres_url(url.reveal())?,
+        match postgres::is_url(url.reveal()) {
+            true => postgres::check_url(url.reveal())?,
             false => sqlite_url(url.reveal())?,
         }
         Ok(url)

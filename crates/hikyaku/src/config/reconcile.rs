@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use hikyaku_core::daily::{Daily, MAX_TIMES, parse_time};
 use hikyaku_core::event::EventType;
 use hikyaku_core::json::is_pointer;
 use hikyaku_core::webhook::WebhookUrl;
@@ -13,10 +14,10 @@ use url::Url;
 use super::fetch::credential;
 use super::read::SHORTEST_TIMEOUT;
 use super::section::Section;
-use super::show::{quoted, show_credential};
+use super::show::{joined, quoted, show_credential};
 use super::tree::Node;
 use super::value::{Names, boolean, choice, duration, integer, name, parsed, show_duration, text};
-use crate::inbox::Source;
+use crate::inbox::{Source, destination};
 use crate::reconcile::adapter::{Generic, ITEMS_PER_PAGE, Kind, Lister, Paging, Place, Receipts, Template, What};
 use crate::reconcile::{Settings, Watch};
 
@@ -66,12 +67,20 @@ pub(super) fn read(
     let credential = credential(section, environment);
     let timeout = section.get("timeout", duration(SHORTEST_TIMEOUT..=LONGEST_CALL));
     let every = section.get("every", duration(SHORTEST_EVERY..=LONGEST));
+    let zone = section.get("zone", zone);
+    let daily = daily(section, zone.clone());
+    if zone.is_some() && daily.is_none() && adapter != Adapter::Receipts {
+        section.problem(
+            "zone",
+            "is of use with `at`, and to the adapter \"receiptroller-receipts\", which reads by months",
+        );
+    }
     let overlap = section.get("overlap", duration(Duration::ZERO..=LONGEST));
     let lookback = section.get("lookback", duration(SHORTEST_EVERY..=LONGEST));
     let call_budget = section.get("call_budget", integer(1..=MAX_CALL_BUDGET));
     let (list, watch) = match adapter {
         Adapter::Generic => (generic(section).map(|generic| Kind::Generic(Box::new(generic))), None),
-        ours => receiptroller(section, ours).map_or((None, None), |(list, watch)| (Some(list), watch)),
+        ours => receiptroller(section, ours, zone).map_or((None, None), |(list, watch)| (Some(list), watch)),
     };
     let source = source?;
     Some(Settings {
@@ -83,6 +92,7 @@ pub(super) fn read(
         credential,
         timeout: timeout.unwrap_or(Settings::DEFAULT_TIMEOUT),
         every: every.unwrap_or(Settings::DEFAULT_EVERY),
+        daily,
         overlap: overlap.unwrap_or(Settings::DEFAULT_OVERLAP),
         lookback: lookback.unwrap_or(Settings::DEFAULT_LOOKBACK),
         call_budget: call_budget.unwrap_or(Settings::DEFAULT_CALL_BUDGET),
@@ -90,14 +100,27 @@ pub(super) fn read(
     })
 }
 
-fn receiptroller(section: &mut Section<'_>, adapter: Adapter) -> Option<(Kind, Option<Watch>)> {
+/// The times of `at`, where it is written, which is in place of `every`.
+fn daily(section: &mut Section<'_>, zone: Option<TimeZone>) -> Option<Daily> {
+    let time = |node: &Node| {
+        let written = text(node)?;
+        parse_time(&written).ok_or_else(|| format!("must be times of day like [\"03:30\", \"15:00\"], not {written:?}"))
+    };
+    let times = section.list("at", time)?;
+    if section.has("every") {
+        section.problem("every", "is of no use beside `at`, which says when a cycle begins; leave one of them out");
+    }
+    let daily = Daily::new(times, zone.unwrap_or_else(hikyaku_core::provider::receiptroller::shop_zone));
+    if daily.is_none() {
+        section.problem("at", &format!("must have 1 to {MAX_TIMES} times of day"));
+    }
+    daily
+}
+
+fn receiptroller(section: &mut Section<'_>, adapter: Adapter, zone: Option<TimeZone>) -> Option<(Kind, Option<Watch>)> {
     let base = section.require("url", parsed(WebhookUrl::parse));
     let organization = section.require("provider_organization", name);
     let page_items = section.get("page_items", integer(1..=MAX_PAGE_ITEMS)).unwrap_or(ITEMS_PER_PAGE);
-    let zone = section.get("zone", zone);
-    if zone.is_some() && adapter != Adapter::Receipts {
-        section.problem("zone", "is of use to the adapter \"receiptroller-receipts\" only, which reads by months");
-    }
     let watched = section.has("watch").then(|| section.table("watch", watch));
     let (base, organization) = (base?.as_url().clone(), organization?);
     let watch = watched.map(|(webhook, every, reenable)| Watch {
@@ -136,15 +159,18 @@ fn below(base: &Url, organization: &str, parts: &[&str]) -> Url {
     url
 }
 
-/// An offset such as `+09:00`: shops whose months are read are where there is no summer time.
+/// An offset, or a zone by its name.
 fn zone(node: &Node) -> Result<TimeZone, String> {
-    let written = text(node)?;
-    let sample = format!("2026-01-01T00:00:00{written}");
-    let offset = jiff::fmt::temporal::Pieces::parse(&sample).ok().and_then(|pieces| pieces.to_numeric_offset());
-    match offset {
-        Some(offset) if written != "Z" => Ok(TimeZone::fixed(offset)),
-        _ => Err(format!("must be an offset like \"+09:00\", not {written:?}")),
+    destination::TimeZone::parse(&text(node)?).map(|zone| zone.zone().clone())
+}
+
+fn show_zone(zone: &TimeZone, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if let Some(name) = zone.iana_name() {
+        return writeln!(f, "zone = {}", quoted(name));
     }
+    let offset = zone.to_offset(jiff::Timestamp::UNIX_EPOCH).seconds();
+    let sign = if offset < 0 { '-' } else { '+' };
+    writeln!(f, "zone = \"{sign}{:02}:{:02}\"", offset.abs() / 3600, offset.abs() / 60 % 60)
 }
 
 fn generic(section: &mut Section<'_>) -> Option<Generic> {
@@ -215,16 +241,20 @@ pub(super) fn show(settings: &Settings, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         }
         Kind::Receipts(Receipts { base, organization, zone, page_items }) => {
             show_receiptroller(f, "receiptroller-receipts", base, organization, *page_items)?;
-            let offset = zone.to_offset(jiff::Timestamp::UNIX_EPOCH).seconds();
-            let sign = if offset < 0 { '-' } else { '+' };
-            let (hours, minutes) = (offset.abs() / 3600, offset.abs() / 60 % 60);
-            writeln!(f, "zone = \"{sign}{hours:02}:{minutes:02}\"")?;
+            show_zone(zone, f)?;
         }
         Kind::Generic(generic) => show_generic(generic, f)?,
     }
     show_credential(settings.credential.as_ref(), f)?;
-    let Settings { timeout, every, overlap, lookback, call_budget, watch, .. } = settings;
-    for (name, length) in [("timeout", timeout), ("every", every), ("overlap", overlap), ("lookback", lookback)] {
+    let Settings { timeout, every, daily, overlap, lookback, call_budget, watch, .. } = settings;
+    match daily {
+        None => writeln!(f, "every = {}", quoted(show_duration(*every)))?,
+        Some(daily) => writeln!(f, "at = [{}]", joined(daily.times().map(quoted)))?,
+    }
+    if let (Some(daily), false) = (daily, matches!(settings.list, Kind::Receipts(_))) {
+        show_zone(daily.zone(), f)?;
+    }
+    for (name, length) in [("timeout", timeout), ("overlap", overlap), ("lookback", lookback)] {
         writeln!(f, "{name} = {}", quoted(show_duration(*length)))?;
     }
     writeln!(f, "call_budget = {call_budget}")?;

@@ -12,11 +12,12 @@ use hikyaku_core::webhook::WebhookUrl;
 use super::reconcile;
 use super::source::{ALGORITHMS, ENCODINGS};
 use super::value::show_duration;
-use super::{Config, StoreLocation};
-use crate::inbox::destination::{CommandSettings, HttpSettings, Language, SlackSettings, shown_url, without_password};
+use super::{Config, Database, StoreLocation};
+use crate::inbox::destination::{CommandSettings, HttpSettings, Language, SlackSettings, shown_url};
 use crate::inbox::fetch;
 use crate::inbox::{OnBadSignature, Room, Source, destination};
 use crate::log::Format;
+use crate::postgres::without_password;
 use crate::provider_api::Credential;
 
 impl Display for Config {
@@ -25,13 +26,20 @@ impl Display for Config {
         writeln!(f, "listen = {}", quoted(self.listen))?;
         let store = match &self.store {
             StoreLocation::Sqlite(path) => format!("sqlite:{}", path.display()),
+            StoreLocation::Postgres(database) => without_password(database.url.reveal()),
             StoreLocation::Memory => "memory:".to_owned(),
         };
         writeln!(f, "store = {}", quoted(&store))?;
+        let roles: Vec<_> = self.roles.iter().map(|role| quoted(role.as_str())).collect();
+        writeln!(f, "roles = [{}]", roles.join(", "))?;
         if let [present, old @ ..] = self.seal.keys() {
             // As comments, because what is hidden could not be read again as a key.
             writeln!(f, "# sealing_key = \"(hidden:{})\"", present.id())?;
             old.iter().try_for_each(|key| writeln!(f, "# old_sealing_keys has \"(hidden:{})\"", key.id()))?;
+        }
+        if let StoreLocation::Postgres(database) = &self.store {
+            let Database { connections, migrate, .. } = database;
+            writeln!(f, "\n[database]\nconnections = {connections}\nmigrate = {migrate}")?;
         }
         writeln!(f, "\n[api]")?;
         if let Some(token) = &self.api.token {
@@ -154,6 +162,7 @@ fn show_source(source: &Source, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "\n[[source]]\nname = {}\nprovider = {}", quoted(&source.name), quoted(source.preset.name()))?;
     writeln!(f, "provider_name = {}\norganization = {}", quoted(&source.provider), quoted(&source.organization))?;
     writeln!(f, "secrets = [{}]", joined(source.secrets.iter().map(hidden)))?;
+    source.notify.iter().try_for_each(|destination| writeln!(f, "notify = {}", quoted(destination)))?;
     match source.on_bad_signature {
         OnBadSignature::Refuse => writeln!(f, "on_bad_signature = \"refuse\"")?,
         OnBadSignature::Quarantine(Room { max_rows, max_bytes }) => {
@@ -239,7 +248,7 @@ fn show_command(command: &CommandSettings, f: &mut fmt::Formatter<'_>) -> fmt::R
     command.directory.iter().try_for_each(|directory| writeln!(f, "directory = {}", quoted(directory.display())))
 }
 
-fn joined(items: impl Iterator<Item = String>) -> String {
+pub(super) fn joined(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join(", ")
 }
 

@@ -59,6 +59,7 @@ pub(super) fn read(
     }
     let on_bad_signature = on_bad_signature(section, &profile.scheme);
     let fetch = fetch(section, environment);
+    let notify = section.get("notify", super::value::name);
     let name = name?;
     let own = if preset.is_one_provider() { preset.name() } else { &name };
     Some(inbox::Source {
@@ -70,6 +71,7 @@ pub(super) fn read(
         preset,
         profile,
         fetch,
+        notify,
     })
 }
 

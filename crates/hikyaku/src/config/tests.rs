@@ -174,7 +174,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("listen = 'a'\nlisten = 'b'", "f.toml:2:1: is not TOML: duplicate key"),
     (
         "\n  liste = 1",
-        "f.toml:2:3: `liste` is not a setting; here are: api, destination, inbox, listen, log, old_sealing_keys, reconcile, retention, route",
+        "f.toml:2:3: `liste` is not a setting; here are: api, database, destination, inbox, listen, log, old_sealing_keys, reconcile, retention, roles, route",
     ),
     ("[sender]\nretries = 3", "f.toml:2:1: `sender.retries` is not a setting; here are: attempt_timeout, in_flight"),
     (
@@ -192,7 +192,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("sealing_key = 'hunter2'", "f.toml:1:15: `sealing_key` must be 32 random bytes in hexadecimal or Base64"),
     ("old_sealing_keys = ['x']", "f.toml:1:21: `old_sealing_keys` must be 32 random bytes"),
     ("old_sealing_keys = ['env:SEALING_KEY']", "`old_sealing_keys` is of no use without `sealing_key`"),
-    ("store = 'postgres://db/x'", "f.toml:1:9: `store` asks for PostgreSQL, which this version does not have"),
+    ("store = 'postgres://u:hunter2@/x'", "f.toml:1:9: `store` names no host"),
+    ("store = 'env:NO_SUCH'", "f.toml:1:9: `store` needs the environment variable NO_SUCH"),
+    ("[database]\nconnections = 1", "`database.connections` must be between 2 and 1000, not 1"),
+    ("roles = []", "f.toml:1:9: `roles` is empty"),
+    (
+        "roles = ['sender', 'cook']",
+        "must be \"sender\" or \"inbox\" or \"worker\" or \"api\" or \"reconcile\", not \"cook\"",
+    ),
     ("store = 'sqlite:'", "`store` must be \"sqlite:PATH\""),
     ("store = 'sqlite://x.db'", "`store` must be \"sqlite:PATH\""),
     ("store = 'x.db'", "`store` must be \"sqlite:PATH\""),

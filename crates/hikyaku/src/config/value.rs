@@ -143,14 +143,12 @@ pub(super) fn target(url: &str) -> Result<WebhookUrl, String> {
 
 /// The file of `sqlite:PATH`.
 pub(super) fn sqlite_path(url: &str) -> Result<PathBuf, String> {
-    if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-        return Err("asks for PostgreSQL, which this version does not have here; use \"sqlite:PATH\"".to_owned());
-    }
     match url.strip_prefix("sqlite:") {
         // Two slashes are what people write who expect a URL with a host; a file at the root is seldom meant.
         Some(path) if !path.is_empty() && !path.starts_with("//") && !path.starts_with(':') => Ok(PathBuf::from(path)),
         _ => Err(format!(
-            "must be \"sqlite:PATH\", like \"sqlite:hikyaku.db\" or \"sqlite:/var/lib/hikyaku.db\", not {url:?}"
+            "must be \"sqlite:PATH\", like \"sqlite:hikyaku.db\" or \"sqlite:/var/lib/hikyaku.db\", or \
+             \"postgres://user:password@host/database\", not {url:?}"
         )),
     }
 }

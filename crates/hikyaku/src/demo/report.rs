@@ -59,8 +59,8 @@ impl Shop {
     ) -> Result<Self, DemoError> {
         let books = Connection::open_with_flags(books, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let all = (Timestamp::MIN, Timestamp::MAX);
-        let sales = world.sales_between(all.0, all.1, all.1).into_iter().map(|sale| Row::of_sale(&sale.data));
-        let orders = world.orders_between(all.0, all.1).into_iter().map(|order| Row::of_order(&order.data));
+        let sales = world.sales_between(all.0, all.1, all.1).into_iter().map(|sale| Row::of_sale(&sale.data.value()));
+        let orders = world.orders_between(all.0, all.1).into_iter().map(|order| Row::of_order(&order.data.value()));
         let tables = [
             Table::read("shop_sales", "sold_at", &books, sales.collect())?,
             Table::read("shop_orders", "status", &books, orders.collect())?,

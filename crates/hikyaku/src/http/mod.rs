@@ -47,6 +47,7 @@ use crate::inbox::destination::Shown;
 use crate::inbox::{Inbox, Source};
 use crate::outbound::Client;
 use crate::reconcile::Reconciler;
+use crate::role::Roles;
 use crate::sender::Sender;
 use crate::store::SharedStore;
 
@@ -72,6 +73,8 @@ pub struct State {
     pub metrics: PrometheusHandle,
     /// Who may call `/v1` and `/metrics`.
     pub access: Access,
+    /// What this node does.
+    pub roles: Roles,
     /// The configured sources: whose they are, and of which provider.
     pub sources: Vec<Source>,
     /// The configured destinations.

@@ -26,11 +26,23 @@ impl<S: Send + Sync> FromRequestParts<S> for InPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if !is_encoded(parts.uri.path()) {
+            let detail =
+                "The path has a \"%\" without two hexadecimal digits behind it; a \"%\" itself is written %25.";
+            return Err(Problem::new(Kind::InvalidPath, detail));
+        }
         let params = RawPathParams::from_request_parts(parts, state)
             .await
             .map_err(|error| Problem::new(Kind::InvalidPath, format!("{}.", error.body_text())))?;
         Ok(Self(params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
     }
+}
+
+/// Whether every `%` of a path begins an encoded byte. What is not decoded is no id that anybody meant.
+fn is_encoded(path: &str) -> bool {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let mut rests = path.split('%').skip(1).map(str::as_bytes);
+    rests.all(|rest| is_hex(rest.first()) && is_hex(rest.get(1)))
 }
 
 impl InPath {

@@ -18,6 +18,7 @@ use super::{
     State, access, deliveries, docs, events, explain, framing, health, inbox, interventions, log, metrics, openapi,
     outages, receive, reconcile, recoveries, rotate, routes, sources, tokens, trial, webhooks,
 };
+use crate::role::Role;
 
 /// Routes under one guard, and their paths, so that a test can walk them all.
 #[derive(Default)]
@@ -84,31 +85,49 @@ pub(super) fn admin_routes() -> Routes {
         .route("/v1/tokens", get(tokens::list_all).post(tokens::create_any))
         .route("/v1/tokens/{token}", delete(tokens::revoke_any))
         .route("/v1/outages", get(outages::list))
-        .route("/metrics", get(health::scrape))
 }
 
-/// What anybody may reach.
-pub(super) fn open_routes() -> Routes {
+/// What an operator's tools look at, with an admin token.
+pub(super) fn metrics_routes() -> Routes {
+    Routes::default().route("/metrics", get(health::scrape))
+}
+
+/// What providers send to.
+pub(super) fn inbox_routes() -> Routes {
+    Routes::default().route("/in/{source}", post(receive::receive))
+}
+
+/// What an operator's tools look at, with no token.
+pub(super) fn health_routes() -> Routes {
+    Routes::default().route("/healthz", get(health::alive)).route("/readyz", get(health::ready))
+}
+
+/// The API's description.
+pub(super) fn docs_routes() -> Routes {
     Routes::default()
-        .route("/in/{source}", post(receive::receive))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
         .route("/openapi.json", get(openapi::describe))
         .route("/docs", get(docs::page))
         .route("/docs/page.css", get(docs::style))
         .route("/docs/rapidoc-min.js", get(docs::script))
 }
 
-/// The whole HTTP side, to be served on any listener.
+/// The HTTP side of a node, by its roles, to be served on any listener.
 pub fn router(state: State) -> Router {
     metrics::describe();
     let state = Arc::new(state);
     let to_organization = from_fn_with_state(Arc::clone(&state), access::to_organization);
     let to_everything = from_fn_with_state(Arc::clone(&state), access::to_everything);
-    open_routes()
-        .router
-        .merge(organization_routes().router.route_layer(to_organization))
-        .merge(admin_routes().router.route_layer(to_everything))
+    let mut router = health_routes().router.merge(metrics_routes().router.route_layer(to_everything.clone()));
+    if state.roles.has(Role::Inbox) {
+        router = router.merge(inbox_routes().router);
+    }
+    if state.roles.has(Role::Api) {
+        router = router
+            .merge(docs_routes().router)
+            .merge(organization_routes().router.route_layer(to_organization))
+            .merge(admin_routes().router.route_layer(to_everything));
+    }
+    router
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(answer_panics))

@@ -204,7 +204,7 @@ async fn switch_notice(
 pub(super) async fn remove(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<StatusCode, Problem> {
     let organization = path.organization()?;
     let id = path.webhook(&organization)?;
-    match state.store.delete_webhook(&organization, &id, state.clock.now()).await? {
+    match state.sender.remove_webhook(&organization, &id).await? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(not_found(&path, &organization)),
     }

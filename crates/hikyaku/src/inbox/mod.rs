@@ -5,6 +5,7 @@ pub mod fetch;
 mod import;
 mod interventions;
 mod metrics;
+mod notices;
 mod outlet;
 mod process;
 mod quarantine;
@@ -15,7 +16,7 @@ mod refusals;
 mod tests;
 mod trial;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ use destination::Destination;
 use fetch::Fetcher;
 pub use import::{Import, Imported};
 pub use interventions::{FoundRows, MAX_LOOKED_AT_ROWS, MAX_STEP_ROWS, Outcome, RowFilter, RowId, Wanted};
+pub use notices::{NOTICES, Notice};
 use outlet::Outlet;
 pub use quarantine::{OnBadSignature, Room};
 use receive::Intake;
@@ -65,6 +67,9 @@ pub struct Source {
     pub preset: Preset,
     /// How the deliveries are signed, and where they say what: the preset's, or otherwise where that was set.
     pub profile: Profile,
+    /// The destination that is told when nothing comes any more, because its provider has switched its webhook off or
+    /// no signature verifies (T2, T4).
+    pub notify: Option<String>,
 }
 
 /// Which rows of a source go to which destination.
@@ -163,6 +168,8 @@ pub struct Settings {
     pub in_flight_per_route: u32,
     /// How long one effect may take.
     pub effect_timeout: Duration,
+    /// The loop looks in the store at least this often, so that no wrong time can park it.
+    pub look_every: Duration,
 }
 
 impl Default for Settings {
@@ -172,6 +179,7 @@ impl Default for Settings {
             backoff: Backoff::default(),
             in_flight_per_route: 16,
             effect_timeout: Duration::from_secs(30),
+            look_every: Duration::from_secs(5),
         }
     }
 }
@@ -185,8 +193,8 @@ pub struct Inbox {
     settings: Settings,
     /// By the source's name.
     intakes: HashMap<String, Intake>,
-    /// By the route's name.
-    outlets: HashMap<String, Arc<Outlet>>,
+    /// By the route's name; in one order, in which they are served.
+    outlets: BTreeMap<String, Arc<Outlet>>,
     /// Says that there may be something to do. It carries no data: the loop looks in the store.
     wake: Arc<Notify>,
     /// Held by the one delivery that is being quarantined.
@@ -213,7 +221,12 @@ impl Inbox {
         metrics::describe();
         let wake = Arc::new(Notify::new());
         let mut intakes: HashMap<_, _> = sources.into_iter().map(|s| (s.name.clone(), Intake::new(s))).collect();
-        let mut outlets = HashMap::new();
+        let mut outlets = BTreeMap::new();
+        for (organization, route) in intakes.values().filter_map(Intake::notices) {
+            let Some(destination) = destinations.get(&route.destination) else { continue };
+            let outlet = Outlet::new(organization, route, destination.clone(), Vec::new());
+            outlets.insert(outlet.name().to_owned(), Arc::new(outlet));
+        }
         for route in routes {
             let organization = route.sources.iter().find_map(|name| Some(intakes.get(name)?.organization().clone()));
             let (Some(organization), Some(destination)) = (organization, destinations.get(&route.destination)) else {

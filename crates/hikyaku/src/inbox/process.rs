@@ -26,8 +26,6 @@ use crate::store::{
 };
 use crate::trace;
 
-/// The loop looks in the store at least this often, so that no wrong time can park it.
-const POLL_CAP: Duration = Duration::from_secs(5);
 /// The pause after the store did not answer a claim.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 /// What a lease holds beyond the effects, for writing what came of them.
@@ -56,6 +54,7 @@ impl Inbox {
         while !stop.is_cancelled() {
             let pause = self.claim(&lanes, &stop).await;
             tokio::select! {
+                biased; // the order is no matter, but a simulation must be able to repeat itself
                 () = stop.cancelled() => {}
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep(pause) => {}
@@ -92,7 +91,7 @@ impl Inbox {
 
     /// Looks once for due lanes and starts them; returns how long to wait for more.
     async fn claim(self: &Arc<Self>, lanes: &TaskTracker, stop: &CancellationToken) -> Duration {
-        let mut pause = POLL_CAP;
+        let mut pause = self.settings.look_every;
         for (portion, slots) in self.free_slots() {
             pause = pause.min(self.claim_of(portion, slots, lanes, stop).await);
         }
@@ -118,7 +117,7 @@ impl Inbox {
                 for lane in claims.lanes {
                     self.start(lane, last_start, lanes, stop);
                 }
-                clock::wait_until(&*self.clock, claims.next_due, POLL_CAP)
+                clock::wait_until(&*self.clock, claims.next_due, self.settings.look_every)
             }
             Err(error) => {
                 tracing::warn!(%error, "could not look for inbox work; trying again");
@@ -262,7 +261,9 @@ impl Inbox {
             Effect::Later { pause, reason } => {
                 let now = self.clock.schedule();
                 let due_at = now.checked_add(pause.min(MAX_RETRY_AFTER)).unwrap_or(now);
-                Err(RetryRow { delivery: row.delivery.clone(), failures: row.failures, error: reason, due_at })
+                // What it failed with before says more than that it waits.
+                let error = if row.failures == 0 { reason } else { String::new() };
+                Err(RetryRow { delivery: row.delivery.clone(), failures: row.failures, error, due_at })
             }
             Effect::Failed { error, retry_after } => match self.retry_at(outlet, row, failed, retry_after) {
                 Some(due_at) => Err(RetryRow { delivery: row.delivery.clone(), failures: failed, error, due_at }),

@@ -60,7 +60,9 @@ impl Inbox {
                 }
             }
         };
-        intake.refused(&reason, became, self.clock.now());
+        let now = self.clock.now();
+        intake.refused(&reason, became, now);
+        self.tell_unverified(intake, now).await;
         metrics::answered(source, became.answer(), watch.elapsed());
         match became {
             Refused::Quarantined => Ok(Received::Quarantined),

@@ -86,7 +86,7 @@ impl Inbox {
 impl Inbox {
     /// Stores a row, or says in time that it may not be stored. What was handed over is written all the same, and is a
     /// duplicate when it comes again.
-    async fn record(&self, row: NewRow) -> Result<RecordOutcome, StoreError> {
+    pub(super) async fn record(&self, row: NewRow) -> Result<RecordOutcome, StoreError> {
         match timeout(RECORD_TIMEOUT, self.committer.record(row)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(StoreError::Unavailable(format!("no commit within {RECORD_TIMEOUT:?}"))),
@@ -127,6 +127,21 @@ impl Intake {
 
     pub(super) fn organization(&self) -> &OrganizationId {
         &self.source.organization
+    }
+
+    /// Where notices about this source go, and whose they are.
+    pub(super) fn notices(&self) -> Option<(OrganizationId, Route)> {
+        Some((self.organization().clone(), super::notices::route_of(&self.source)?))
+    }
+
+    /// Whether somebody is to be told now that no signature verifies. Whoever is answered yes tells it.
+    pub(super) fn is_to_be_told(&self, now: Timestamp) -> bool {
+        self.refusals().is_to_be_told(now)
+    }
+
+    /// It could not be told.
+    pub(super) fn is_still_to_be_told(&self) {
+        self.refusals().is_still_to_be_told();
     }
 
     /// Whether a delivery that came at this time is signed with a secret of this source (C11).

@@ -11,6 +11,11 @@ use super::Source;
 
 /// Refused signatures of one source are counted always, but logged no more often than this: anyone can cause them.
 const LOG_PAUSE: SignedDuration = SignedDuration::from_secs(60);
+/// Somebody is told after signatures have been refused for so long, and none verified: the provider's first retry (R8). What
+/// comes once may be anybody's.
+const TELL_AFTER: SignedDuration = SignedDuration::from_secs(60);
+/// How long it then is until they are told again.
+const TELL_PAUSE: SignedDuration = SignedDuration::from_hours(24);
 /// Most deliveries of one source whose attempts are followed. Those after them would not end sooner.
 const MAX_FOLLOWED: usize = 1000;
 /// What comes sooner after an attempt is none of the provider's retries: its first one waits a minute (R8).
@@ -83,6 +88,7 @@ pub(super) struct Refusals {
     state: SourceState,
     /// By what became of them.
     logged_at: BTreeMap<&'static str, Timestamp>,
+    told_at: Option<Timestamp>,
     followed: BTreeMap<BodyHash, Followed>,
 }
 
@@ -154,6 +160,21 @@ impl Refusals {
             self.followed.insert(body, Followed::begin(now));
         }
         self.state.switched_off_at = self.followed.values().map(|delivery| delivery.gives_up_at).min();
+    }
+
+    /// Whether it is time to tell somebody; then it is taken as told.
+    pub(super) fn is_to_be_told(&mut self, now: Timestamp) -> bool {
+        let lately = self.told_at.is_some_and(|at| now.duration_since(at).abs() < TELL_PAUSE);
+        let lasts = self.state.refused_since.is_some_and(|since| now.duration_since(since) >= TELL_AFTER);
+        if lasts && !lately {
+            self.told_at = Some(now);
+        }
+        lasts && !lately
+    }
+
+    /// It could not be told.
+    pub(super) fn is_still_to_be_told(&mut self) {
+        self.told_at = None;
     }
 
     /// Whether it is time to say in the log, again, what becomes of them.

@@ -138,9 +138,16 @@ impl Client {
         Ok((head, body, is_whole))
     }
 
-    /// Sends the request and waits for the head of its answer.
+    /// Sends the request and waits for the head of its answer. Nothing is sent once the deadline has passed: where the
+    /// process stood still meanwhile, another one may be making the next attempt.
     async fn send(&self, method: &Method, request: &Request) -> Result<(Target, Connection, Answer), Failure> {
+        let began = self.clock.schedule();
+        let in_time = || match self.clock.schedule().duration_since(began).unsigned_abs() < request.timeout {
+            true => Ok(()),
+            false => Err(Failure::timeout(request.timeout)),
+        };
         let target = self.connector.target(&request.url).await?;
+        in_time()?;
         let mut message = message(method, request)?;
         if let Some(mut kept) = self.pool.take(&target) {
             match kept.sender.try_send_request(message).await {
@@ -154,6 +161,7 @@ impl Client {
             }
         }
         let mut fresh = self.connector.connect(&target).await?;
+        in_time()?;
         match fresh.sender.try_send_request(message).await {
             Ok(answer) => Ok((target, fresh, answer)),
             Err(error) => Err(Failure::exchange(&target.host, error.error())),

@@ -8,7 +8,7 @@ use super::pass::Seen;
 use super::{BUDGET_PERIOD, Stop, Worker, metrics};
 use crate::outbound::Response;
 use crate::provider_api::Call;
-use crate::store::{Cycle, CycleCounts, StoreError};
+use crate::store::{Cycle, CycleCounts, OutageQuery, ReconcileState, StoreError};
 
 impl Worker {
     /// Does what is due; returns when there is more to do, by the schedule clock.
@@ -34,7 +34,7 @@ impl Worker {
         };
         let next_at = self.next_at(state.mark, now, schedule);
         let wanted = state.wanted;
-        if wanted.is_none() && next_at > schedule {
+        if wanted.is_none() && next_at > schedule && !self.is_after_outage(state.mark).await? {
             return Ok(Err(next_at));
         }
         let period = wanted.unwrap_or_else(|| self.next_period(state.mark, now));
@@ -49,17 +49,27 @@ impl Worker {
             problem: String::new(),
         };
         let begun = cycle.clone();
-        self.change(|state| {
-            match wanted {
-                Some(_) => state.wanted = None,
-                // What lies before the first cycle is nobody's to compare.
-                None => state.mark = state.mark.or(Some(period.from)),
-            }
-            state.cycle = Some(begun);
-        })
-        .await?;
+        let state = self
+            .change(|state| {
+                // Another process may have begun this one meanwhile, and be further by now.
+                if state.cycle.as_ref().is_some_and(|other| other.number >= number) {
+                    return;
+                }
+                match wanted {
+                    // What was asked for meanwhile is compared after this.
+                    Some(_) if state.wanted == wanted => state.wanted = None,
+                    Some(_) => {}
+                    // What lies before the first cycle is nobody's to compare.
+                    None => state.mark = state.mark.or(Some(period.from)),
+                }
+                state.cycle = Some(begun.clone());
+            })
+            .await?;
+        if state.cycle.as_ref() != Some(&cycle) {
+            return Ok(state.cycle.filter(|other| other.ended_at.is_none()).ok_or(schedule));
+        }
         if wanted.is_none() {
-            self.plan().next_at = schedule.checked_add(self.settings.every).ok();
+            self.plan().next_at = schedule.checked_add(self.settings.next_after(now).duration_since(now)).ok();
         }
         Ok(Ok(cycle))
     }
@@ -67,34 +77,44 @@ impl Worker {
     /// When the next cycle begins, by the schedule clock. The first of a process goes by the wall clock: the last one's end.
     fn next_at(&self, mark: Option<Timestamp>, now: Timestamp, schedule: Timestamp) -> Timestamp {
         *self.plan().next_at.get_or_insert_with(|| {
-            let due = mark.map(|mark| mark.saturating_add(self.settings.every).unwrap_or(Timestamp::MAX));
+            let due = mark.map(|mark| self.settings.next_after(mark));
             let wait = due.map_or(SignedDuration::ZERO, |due| due.duration_since(now)).max(SignedDuration::ZERO);
             schedule.saturating_add(wait).unwrap_or(schedule)
         })
     }
 
-    fn next_period(&self, mark: Option<Timestamp>, now: Timestamp) -> Period {
+    /// Whether an outage of ours has ended since the last cycle (T4): what was sent in it comes by no push any more, and waits
+    /// for no schedule.
+    async fn is_after_outage(&self, mark: Option<Timestamp>) -> Result<bool, StoreError> {
+        let Some(mark) = mark else { return Ok(false) };
+        let newest = self.tools.store.outages(OutageQuery { before: None, limit: 1 }).await?;
+        // A cycle ends on a whole second.
+        Ok(newest.first().is_some_and(|outage| outage.to.as_second() > mark.as_second()))
+    }
+
+    pub(super) fn next_period(&self, mark: Option<Timestamp>, now: Timestamp) -> Period {
         Period::next(mark, self.settings.overlap, self.settings.lookback, now)
     }
 
     /// Compares what is left of a cycle.
     async fn go_on(&self, cycle: Cycle) -> Result<(), Stop> {
-        let (mut seen, mut at) = (Seen::of(cycle.period), cycle.done_to);
+        let (mut seen, mut at) = (Seen::of(&cycle), cycle.done_to);
         while let Some(rest) = Period::around(at, cycle.period.to) {
             let slice = self.adapter.first_slice(rest);
             self.compare(slice, &mut seen).await?;
             at = slice.to;
             seen.turn();
         }
-        self.end().await?;
+        self.end(cycle.number).await?;
         Ok(())
     }
 
-    async fn end(&self) -> Result<(), StoreError> {
+    /// Ends a cycle, unless another process has ended it: the one after it, which may be under way, is not compared yet.
+    async fn end(&self, number: i64) -> Result<(), StoreError> {
         let now = self.tools.clock.now();
         let state = self
             .change(|state| {
-                let Some(cycle) = &mut state.cycle else { return };
+                let Some(cycle) = open(state, number) else { return };
                 (cycle.ended_at, cycle.problem) = (Some(now), String::new());
                 let Period { from, to } = cycle.period;
                 state.mark = state.mark.map(|mark| if from <= mark { mark.max(to) } else { mark });
@@ -117,11 +137,11 @@ impl Worker {
         Ok(())
     }
 
-    /// Notes that a piece is done, with what was found in it.
-    pub(super) async fn done(&self, done_to: Timestamp, counts: &CycleCounts) -> Result<(), StoreError> {
+    /// Notes that a piece of a cycle is done, with what was found in it; nothing, where another process has ended the cycle.
+    pub(super) async fn done(&self, number: i64, done_to: Timestamp, counts: &CycleCounts) -> Result<(), StoreError> {
         metrics::found(&self.key, counts);
         self.change(|state| {
-            let Some(cycle) = &mut state.cycle else { return };
+            let Some(cycle) = open(state, number) else { return };
             cycle.done_to = cycle.done_to.max(done_to);
             cycle.counts = add(cycle.counts, counts);
         })
@@ -163,6 +183,11 @@ impl Worker {
     }
 }
 
+/// The cycle of this number, if it is under way.
+fn open(state: &mut ReconcileState, number: i64) -> Option<&mut Cycle> {
+    state.cycle.as_mut().filter(|cycle| cycle.number == number && cycle.ended_at.is_none())
+}
+
 fn end_of_budget(since: Timestamp) -> Timestamp {
     since.saturating_add(BUDGET_PERIOD).unwrap_or(Timestamp::MAX)
 }
@@ -177,3 +202,7 @@ fn add(one: CycleCounts, other: &CycleCounts) -> CycleCounts {
         unknown: one.unknown + other.unknown,
     }
 }
+
+#[cfg(test)]
+#[path = "tests/overtaken.rs"]
+mod tests;

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hikyaku_core::daily::Daily;
 use hikyaku_core::gap::Period;
 use hikyaku_core::ids::OrganizationId;
 use jiff::Timestamp;
@@ -34,8 +35,11 @@ use adapter::{Adapter, Item};
 use stop::Stop;
 pub use watch::Watch;
 
-/// A worker looks at least this often whether something is due, so that no wrong time can park it.
-const LOOK_CAP: Duration = Duration::from_secs(60);
+/// A worker looks at least this often whether something is due: what was asked for through another node is found by
+/// then, and no wrong time can park it.
+const LOOK_CAP: Duration = Duration::from_secs(15);
+/// How often a change is tried that other nodes' changes come before.
+const MAX_CHANGES: u32 = 8;
 /// The pause after the first failure; it doubles, up to [`Settings::every`].
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
 /// The longest wait that a provider may ask for.
@@ -64,6 +68,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// From the beginning of a cycle to that of the next.
     pub every: Duration,
+    /// At which times of day a cycle begins, in place of `every`.
+    pub daily: Option<Daily>,
     /// How far a cycle reaches back before the end of the one before: lists may get their items late.
     pub overlap: Duration,
     /// How far the first one reaches back.
@@ -85,6 +91,14 @@ impl Settings {
     pub const DEFAULT_CALL_BUDGET: u32 = 1000;
     /// [`Settings::timeout`] unless something else is said.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// When the next cycle is due after one at this time, both by the wall clock.
+    fn next_after(&self, at: Timestamp) -> Timestamp {
+        match &self.daily {
+            Some(daily) => daily.next(at),
+            None => at.saturating_add(self.every).unwrap_or(Timestamp::MAX),
+        }
+    }
 
     fn key(&self) -> ReconcileKey {
         ReconcileKey { organization: self.organization.clone(), name: self.name.clone() }
@@ -245,8 +259,6 @@ struct Worker {
     tools: Tools,
     adapter: Box<dyn Adapter>,
     api: ProviderApi,
-    /// What the store has; `None` before it was read.
-    state: tokio::sync::Mutex<Option<ReconcileState>>,
     plan: Mutex<Plan>,
     wake: Notify,
 }
@@ -257,13 +269,14 @@ impl Worker {
         let credential = settings.credential.clone();
         let api = ProviderApi::new(credential, settings.timeout, MAX_PAGE_BYTES, exchange, clock);
         let (key, adapter) = (settings.key(), settings.list.adapter());
-        let (state, plan, wake) = Default::default();
-        Self { key, settings, tools, adapter, api, state, plan, wake }
+        let (plan, wake) = Default::default();
+        Self { key, settings, tools, adapter, api, plan, wake }
     }
 
     async fn run(self: Arc<Self>, stop: CancellationToken) {
         while let Some(pause) = stop.run_until_cancelled(self.look()).await {
             tokio::select! {
+                biased; // the order is no matter, but a simulation must be able to repeat itself
                 () = stop.cancelled() => return,
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep(pause) => {}
@@ -325,38 +338,39 @@ impl Worker {
     }
 
     async fn request(&self, period: Option<Period>) -> Result<(), StoreError> {
-        match period {
-            Some(period) => {
-                self.change(|state| state.wanted = Some(state.wanted.map_or(period, |wanted| wanted.and(period))))
-                    .await?;
-            }
-            None => self.plan().next_at = Some(self.tools.clock.schedule()),
-        }
+        let now = self.tools.clock.now();
+        self.change(|state| {
+            let period = period.unwrap_or_else(|| {
+                let next = self.next_period(state.mark, now);
+                // As at the beginning of a cycle by the schedule.
+                state.mark = state.mark.or(Some(next.from));
+                next
+            });
+            state.wanted = Some(state.wanted.map_or(period, |wanted| wanted.and(period)));
+        })
+        .await?;
+        // The node that compares may be another one; it looks every few seconds.
         self.wake.notify_one();
         Ok(())
     }
 
     /// The state as it stands.
     async fn state(&self) -> Result<ReconcileState, StoreError> {
-        self.change(|_| ()).await
+        self.tools.store.reconcile_state(&self.key).await
     }
 
-    /// Changes the state, in the store first, and gives it as it is now.
-    async fn change(&self, change: impl FnOnce(&mut ReconcileState)) -> Result<ReconcileState, StoreError> {
-        let mut held = self.state.lock().await;
-        let before = match &*held {
-            Some(state) => state.clone(),
-            None => self.tools.store.reconcile_state(&self.key).await?,
-        };
-        let mut state = before.clone();
-        change(&mut state);
-        if state != before {
-            // Where the store does not say whether it wrote, it is asked.
-            *held = None;
-            self.tools.store.save_reconcile(&self.key, state.clone()).await?;
+    /// Changes the state, and gives it as it is now. Another node may change it at the same time: then `change` is applied
+    /// to what that one has made of it.
+    async fn change(&self, change: impl Fn(&mut ReconcileState)) -> Result<ReconcileState, StoreError> {
+        for _ in 0..MAX_CHANGES {
+            let before = self.state().await?;
+            let mut state = before.clone();
+            change(&mut state);
+            if state == before || self.tools.store.save_reconcile(&self.key, &before, state.clone()).await? {
+                return Ok(state);
+            }
         }
-        *held = Some(state.clone());
-        Ok(state)
+        Err(StoreError::Unavailable("other nodes change how far this reconciliation has come all the time".to_owned()))
     }
 
     fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {

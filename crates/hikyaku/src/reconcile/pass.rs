@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::adapter::{Item, Page};
 use super::{Entered, Stop, Worker};
-use crate::store::{CycleCounts, KnownKey, KnownKeysQuery, StoreError, TimedKeysQuery};
+use crate::store::{Cycle, CycleCounts, KnownKey, KnownKeysQuery, StoreError, TimedKeysQuery};
 
 /// Readings of a piece that cannot be cut before it is left for later.
 const MAX_READINGS: u32 = 5;
@@ -36,6 +36,8 @@ const SENT_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// The keys that a cycle has seen, as numbers.
 pub(super) struct Seen {
+    /// The cycle's number.
+    cycle: i64,
     period: Period,
     /// Of the slice before.
     before: HashSet<u64>,
@@ -47,8 +49,9 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Nothing yet, of a cycle's period.
-    pub(super) fn of(period: Period) -> Self {
-        Self { period, before: HashSet::new(), now: HashSet::new(), unknown: HashSet::new() }
+    pub(super) fn of(cycle: &Cycle) -> Self {
+        let (cycle, period) = (cycle.number, cycle.period);
+        Self { cycle, period, before: HashSet::new(), now: HashSet::new(), unknown: HashSet::new() }
     }
 
     /// The slice is done.
@@ -78,12 +81,12 @@ impl Worker {
             let read = self.read(piece, seen, &mut counts).await;
             if let Ok(Read::Steady) = read {
                 counts.unknown = self.unknown(piece, seen).await?;
-                self.done(piece.to, &counts).await?;
+                self.done(seen.cycle, piece.to, &counts).await?;
                 readings = 0;
                 continue;
             }
             // What was found is found, though the piece is not done: it will be known at the next reading.
-            self.done(Timestamp::MIN, &CycleCounts { listed: 0, known: 0, ..counts }).await?;
+            self.done(seen.cycle, Timestamp::MIN, &CycleCounts { listed: 0, known: 0, ..counts }).await?;
             read?;
             readings += 1;
             match piece.halves().filter(|_| self.adapter.can_split()) {

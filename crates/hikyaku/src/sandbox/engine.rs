@@ -7,11 +7,11 @@ use std::sync::Arc;
 use fastrand::Rng;
 use hikyaku_core::delivery::Outcome;
 use jiff::Timestamp;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
 use super::faults::{Agenda, Detail, Drawn, EventFault, Plan, TimedFault};
 use super::provider::{Attempt, Event, Followed, Provider, Webhook};
-use super::world::{Happening, World};
+use super::world::{Data, Happening, World};
 
 /// How many events a reordered one lets go first, at most.
 const REORDERED_BEHIND: u64 = 3;
@@ -193,8 +193,9 @@ impl Engine {
         }
         let before = self.remember(&happening.key, happening.at);
         let timestamp = before.filter(|_| by(EventFault::EqualTimestamps).is_some()).unwrap_or(happening.at);
-        let Some(data) = render(happening, by(EventFault::OddJson).is_some()) else { return };
-        let Some(event) = self.provider.event(happening.event_type, &happening.key, &data, timestamp) else { return };
+        let odd = by(EventFault::OddJson).and_then(|_| odd(&happening.data));
+        let data = odd.as_deref().unwrap_or(happening.data.raw());
+        let Some(event) = self.provider.event(happening.event_type, &happening.key, data, timestamp) else { return };
         let faults = drawn.iter().map(|drawn| drawn.fault).collect();
         self.told.push(Told::Event(happening.at, Arc::clone(&event), faults));
         if by(EventFault::Drop).is_some() {
@@ -319,13 +320,9 @@ fn manners(drawn: &[Drawn]) -> Vec<Manner> {
 const ODD: &str = "\"odd\" :\t{\"z\":1,\"a\":2.0,\"z\":3, \"huge\":29383937493038367292,\"tiny\":1e-400,\"text\":\"\\u0000<b>&amp;</b>\\ud83c\\udf75\",\
                    \"deep\":[[[[[[[[{}]]]]]]]]}";
 
-/// The bytes of an event's `data`.
-fn render(happening: &Happening, odd: bool) -> Option<Box<RawValue>> {
-    let plain = to_raw_value(&happening.data).ok()?;
-    match plain.get().strip_prefix('{') {
-        Some(rest) if odd => RawValue::from_string(format!("{{ {ODD} ,\n{rest}")).ok(),
-        _ => Some(plain),
-    }
+/// The odd kind of an event's `data`.
+fn odd(data: &Data) -> Option<Box<RawValue>> {
+    RawValue::from_string(format!("{{ {ODD} ,\n{}", data.raw().get().strip_prefix('{')?)).ok()
 }
 
 #[cfg(test)]

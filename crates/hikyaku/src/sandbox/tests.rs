@@ -1,6 +1,7 @@
 //! The sandbox as a whole: on virtual time with a receiver that is a function, and its API over a real socket.
 
 mod api;
+mod network;
 mod run;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 //! Nothing here knows of webhooks. What happens is a list in time; what the provider's lists and reads answer is what
 //! has happened by then.
 
+mod data;
 mod goods;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use serde_json::{Value, json};
 
+pub use data::Data;
 use goods::Basket;
 
 /// What the shops are like.
@@ -61,7 +63,7 @@ pub struct Happening {
     /// The business key: `data.id` of a sale, `data.order_id` of an order (R24).
     pub key: String,
     /// The event's `data`.
-    pub data: Value,
+    pub data: Data,
 }
 
 /// A sale or a return as the provider keeps it.
@@ -72,7 +74,7 @@ pub struct Sale {
     /// From when on the lists have it. Later than `at` where it came in late.
     pub listed_at: Timestamp,
     /// As an event and the list of a period give it.
-    pub data: Value,
+    pub data: Data,
 }
 
 /// An order as the provider keeps it.
@@ -81,7 +83,7 @@ pub struct Order {
     /// When it last changed.
     pub changed_at: Timestamp,
     /// As an event and a read give it.
-    pub data: Value,
+    pub data: Data,
 }
 
 /// An order's next step.
@@ -105,7 +107,10 @@ pub struct World {
     steps: BTreeMap<(Timestamp, u64), Step>,
     /// Numbers given out so far.
     count: u64,
+    /// By when they were rung up; of one instant, in the order in which they came in.
     sales: Vec<Sale>,
+    /// The place of the sale that came in last.
+    last_sale: usize,
     orders: BTreeMap<String, Order>,
 }
 
@@ -121,6 +126,7 @@ impl World {
             steps: BTreeMap::new(),
             count: 0,
             sales: Vec::new(),
+            last_sale: 0,
             orders: BTreeMap::new(),
         };
         world.next_sale = world.after(start, world.settings.sales_per_hour);
@@ -175,13 +181,15 @@ impl World {
             "store": goods::store(store), "staff": goods::staff(&mut self.rng), "customer": null,
         });
         merge(&mut data, own);
-        self.sales.push(Sale { at, listed_at: at, data: data.clone() });
+        let data = Data::of(&data);
+        self.last_sale = self.first_after(at);
+        self.sales.insert(self.last_sale, Sale { at, listed_at: at, data: data.clone() });
         Happening { at, event_type: "sale.created", key: id, data }
     }
 
     /// Lets the lists have the last sale only `by` after it was rung up.
     pub fn list_last_sale_late(&mut self, by: Duration) {
-        if let Some(sale) = self.sales.last_mut() {
+        if let Some(sale) = self.sales.get_mut(self.last_sale) {
             sale.listed_at = sale.at.checked_add(by).unwrap_or(Timestamp::MAX);
         }
     }
@@ -205,28 +213,33 @@ impl World {
     }
 
     fn change_order(&mut self, step: &Step, at: Timestamp) -> Option<Happening> {
-        let mut data = self.orders.get(&step.order)?.data.clone();
+        let mut data = self.orders.get(&step.order)?.data.value();
         merge(&mut data, json!({"status": step.status}));
         Some(self.put_order(step.order.clone(), "order.updated", at, data))
     }
 
     fn put_order(&mut self, id: String, event_type: &'static str, at: Timestamp, mut data: Value) -> Happening {
         merge(&mut data, json!({"updatedAt": hikyaku_core::timestamp::format(at)}));
+        let data = Data::of(&data);
         self.orders.insert(id.clone(), Order { changed_at: at, data: data.clone() });
         Happening { at, event_type, key: id, data }
     }
 
     /// The sales of a period, half-open, as a list read at `now` gives them: oldest first.
     pub fn sales_between(&self, from: Timestamp, to: Timestamp, now: Timestamp) -> Vec<&Sale> {
-        let within = |sale: &&Sale| sale.at >= from && sale.at < to && sale.listed_at <= now;
-        let mut sales: Vec<_> = self.sales.iter().filter(within).collect();
-        sales.sort_by_key(|sale| sale.at);
-        sales
+        let place = |at: Timestamp| self.sales.partition_point(|sale| sale.at < at);
+        let within = self.sales.get(place(from)..place(to)).unwrap_or_default();
+        within.iter().filter(|sale| sale.listed_at <= now).collect()
+    }
+
+    /// The place behind the sales that were rung up by `at`.
+    fn first_after(&self, at: Timestamp) -> usize {
+        self.sales.partition_point(|sale| sale.at <= at)
     }
 
     /// When the first sale of a month in Japan was rung up.
     pub fn first_sale_in(&self, month: (i16, i8)) -> Option<Timestamp> {
-        self.sales.iter().map(|sale| sale.at).filter(|at| month_of(*at) == month).min()
+        self.sales.iter().map(|sale| sale.at).find(|at| month_of(*at) == month)
     }
 
     /// The orders that last changed within a period, half-open: those that changed first come first.
@@ -336,7 +349,7 @@ mod tests {
             .chain(world.orders_between(from, to).into_iter().map(|order| &order.data))
             .map(|data| {
                 (
-                    hikyaku_core::envelope::business_key(format!(r#"{{"data":{data}}}"#).as_bytes()).unwrap(),
+                    hikyaku_core::envelope::business_key(format!(r#"{{"data":{}}}"#, data.raw()).as_bytes()).unwrap(),
                     data.clone(),
                 )
             })

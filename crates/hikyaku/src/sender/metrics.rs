@@ -26,7 +26,7 @@ pub(super) fn describe() {
     gauge!(IN_FLIGHT).increment(0);
     counter!(SWITCHED_OFF).absolute(0);
     counter!(UNWRITTEN).absolute(0);
-    for outcome in ["delivered", "exhausted"] {
+    for outcome in ["delivered", "exhausted", "cancelled"] {
         counter!(DELIVERIES, "outcome" => outcome).absolute(0);
     }
 }
@@ -65,6 +65,11 @@ pub(super) fn attempt_written(outcome: Outcome, decision: Decision, switched_off
     if switched_off {
         counter!(SWITCHED_OFF).increment(1);
     }
+}
+
+/// So many deliveries have ended because their webhook was removed.
+pub(super) fn cancelled(deliveries: u32) {
+    counter!(DELIVERIES, "outcome" => "cancelled").increment(u64::from(deliveries));
 }
 
 /// An attempt could not be written under its lease.

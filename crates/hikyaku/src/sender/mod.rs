@@ -53,6 +53,11 @@ pub struct Settings {
     pub in_flight_per_webhook: u32,
     /// Attempts under way in all.
     pub in_flight: u32,
+    /// Whether first attempts are made by the process that publishes; if not, they are simply due.
+    pub attempts_first: bool,
+    /// The longest rest of each loop. What another process left due is found by then, and no clock that jumps can park a
+    /// loop.
+    pub look_every: Duration,
 }
 
 impl Default for Settings {
@@ -63,6 +68,8 @@ impl Default for Settings {
             targets: TargetPolicy::default(),
             in_flight_per_webhook: 16,
             in_flight: 4096,
+            attempts_first: true,
+            look_every: Duration::from_secs(1),
         }
     }
 }
@@ -170,6 +177,9 @@ impl Sender {
         events: &[NewEvent],
     ) -> Result<HashMap<WebhookId, Vec<Permit>>, StoreError> {
         let mut reserved = HashMap::new();
+        if !self.settings.attempts_first {
+            return Ok(reserved);
+        }
         for webhook in self.store.webhooks(organization).await?.iter() {
             let wanted = events.iter().filter(|event| webhook.takes(event.event_type.as_str())).count();
             let permits = self.slots.reserve(webhook, u32::try_from(wanted).unwrap_or(u32::MAX));

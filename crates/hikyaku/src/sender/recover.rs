@@ -21,8 +21,6 @@ const MAX_DUE_DELIVERIES: u32 = 100;
 const MAX_STEP_RECOVERIES: u32 = 8;
 /// The pause between steps while there is more to make due.
 const STEP_PAUSE: Duration = Duration::from_millis(100);
-/// The pause while there is not: what another process began is found by then.
-const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Sender {
     /// Begins a new run of a delivery that does not wait (R13), and tells the loop.
@@ -57,13 +55,14 @@ impl Sender {
             let stepped = self.step_all(stop).await;
             let pause = match &stepped {
                 Ok(true) => STEP_PAUSE,
-                Ok(false) | Err(_) => IDLE_PAUSE,
+                Ok(false) | Err(_) => self.settings.look_every,
             };
             if let (Err(error), false) = (&stepped, is_failing) {
                 tracing::error!(%error, "recoveries cannot go on; trying again until the store answers");
             }
             is_failing = stepped.is_err();
             tokio::select! {
+                biased; // the order is no matter, but a simulation must be able to repeat itself
                 () = stop.cancelled() => return,
                 () = self.wake_recoveries.notified() => {}
                 () = sleep(pause) => {}

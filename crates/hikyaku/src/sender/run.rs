@@ -13,8 +13,6 @@ use super::slots::{Offer, WebhookKey};
 use crate::clock;
 use crate::store::{DeliveryClaim, StoreError};
 
-/// The longest rest. What another process left due is found by then, and no clock that jumps can park the loop.
-const POLL_CAP: Duration = Duration::from_secs(1);
 /// The pause after a first failed claim; it doubles with each further one.
 const FIRST_CLAIM_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between failed claims.
@@ -74,6 +72,17 @@ impl Sender {
     /// not been attempted by then stays due for the next start; the caller bounds the wait.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         tokio::join!(self.deliver(&stop), self.work_recoveries_off(&stop), self.work_removals_off(&stop));
+        self.end().await;
+    }
+
+    /// Leaves what is due to other processes until `stop` is cancelled, then waits for the publishes and test deliveries
+    /// under way.
+    pub async fn stand_by(self: Arc<Self>, stop: CancellationToken) {
+        stop.cancelled().await;
+        self.end().await;
+    }
+
+    async fn end(&self) {
         self.slots.close();
         self.tasks.close();
         self.tasks.wait().await;
@@ -91,7 +100,7 @@ impl Sender {
                 }
                 Err(error) => {
                     let pause = sleep(streak.failed(&error));
-                    tokio::select! { () = stop.cancelled() => {} () = pause => {} }
+                    tokio::select! { biased; () = stop.cancelled() => {} () = pause => {} }
                 }
             }
         }
@@ -118,13 +127,14 @@ impl Sender {
         Ok(again.at_once)
     }
 
-    /// Waits until there may be something to claim, or `stop` is cancelled, or [`POLL_CAP`] has passed.
+    /// Waits until there may be something to claim, or `stop` is cancelled, or [`Settings::look_every`](super::Settings::look_every) has passed.
     async fn rest(&self, stop: &CancellationToken) {
-        let cap = sleep(POLL_CAP);
+        let cap = sleep(self.settings.look_every);
         tokio::pin!(cap);
         loop {
-            let until_due = clock::wait_until(&*self.clock, self.agenda.with(|due| *due), POLL_CAP);
+            let until_due = clock::wait_until(&*self.clock, self.agenda.with(|due| *due), self.settings.look_every);
             tokio::select! {
+                biased; // the order is no matter, but a simulation must be able to repeat itself
                 () = stop.cancelled() => return,
                 () = self.wake.notified() => return,
                 () = &mut cap => return,

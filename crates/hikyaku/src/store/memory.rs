@@ -12,6 +12,7 @@ mod retention;
 mod search;
 mod tokens;
 mod undelivered;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,20 +24,22 @@ use hikyaku_core::token::{ApiToken, TokenHash};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
 
+use super::duties::Duties;
 use super::{
     Backlog, Beat, Cycle, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep,
-    Dropped, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention,
-    KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery,
-    NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey, ReconcileState, RecoverOutcome,
-    Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TimedKey, TimedKeysQuery,
-    TokenQuery, WebhookChange,
+    Dropped, DutyClaim, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened,
+    Intervention, KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents,
+    MissedQuery, NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey, ReconcileState,
+    RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TimedKey,
+    TimedKeysQuery, TokenQuery, WebhookChange,
 };
-pub use faults::{Fault, Operation};
+pub use faults::{Fault, Operation, Way};
 
 /// A store that keeps everything in memory. See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryStore {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    way: Option<Arc<dyn Way>>,
     faults: Mutex<BTreeMap<Operation, VecDeque<Fault>>>,
     down: Mutex<BTreeSet<Operation>>,
     hung: AtomicBool,
@@ -64,18 +67,28 @@ impl MemoryStore {
         }
     }
 
-    /// Lets commits never end from now on, as a disk that does not answer does.
-    pub fn hang_commits(&self) {
-        self.hung.store(true, Ordering::Release);
-    }
-
     /// How often `operation` was called; for tests.
     pub fn calls(&self, operation: Operation) -> u64 {
         lock(&self.calls).get(&operation).copied().unwrap_or_default()
     }
 
-    /// Runs one operation as one transaction, unless a fault is planted for it.
-    fn run<A>(&self, operation: Operation, act: impl FnOnce(&mut State) -> A) -> Result<A, StoreError> {
+    /// Runs one operation as one transaction, unless something befalls it on the way or a fault is planted for it.
+    async fn run<A: Send>(
+        &self,
+        operation: Operation,
+        act: impl FnOnce(&mut State) -> A + Send,
+    ) -> Result<A, StoreError> {
+        if let Some(way) = &self.way {
+            way.there(operation).await?;
+        }
+        let answer = self.apply(operation, act)?;
+        if let Some(way) = &self.way {
+            way.back(operation).await?;
+        }
+        Ok(answer)
+    }
+
+    fn apply<A>(&self, operation: Operation, act: impl FnOnce(&mut State) -> A) -> Result<A, StoreError> {
         *lock(&self.calls).entry(operation).or_default() += 1;
         if lock(&self.down).contains(&operation) {
             return Err(StoreError::Unavailable("it was set down by a test".into()));
@@ -99,7 +112,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 type WebhookKey = (OrganizationId, WebhookId);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct State {
     webhooks: BTreeMap<WebhookKey, Arc<Webhook>>,
     deliveries: deliveries::Deliveries,
@@ -108,6 +121,7 @@ struct State {
     outages: outages::Outages,
     reconciles: reconcile::Reconciles,
     tokens: tokens::Tokens,
+    duties: Duties,
 }
 
 impl State {
@@ -145,13 +159,10 @@ impl State {
         Some(changed)
     }
 
-    fn delete_webhook(&mut self, key: &WebhookKey) -> bool {
-        let existed = self.webhooks.remove(key).is_some();
-        if existed {
-            self.deliveries.cancel(key, "webhookDeleted");
-            self.recoveries.forget(key);
-        }
-        existed
+    fn delete_webhook(&mut self, key: &WebhookKey) -> Option<u32> {
+        self.webhooks.remove(key)?;
+        self.recoveries.forget(key);
+        Some(self.deliveries.cancel(key, "webhookDeleted"))
     }
 
     fn webhooks(&self, organization: &OrganizationId) -> Arc<[Arc<Webhook>]> {
@@ -175,11 +186,11 @@ impl Store for MemoryStore {
         if self.hung.load(Ordering::Acquire) {
             std::future::pending::<()>().await;
         }
-        self.run(Operation::Commit, |state| state.commit(group))
+        self.run(Operation::Commit, |state| state.commit(group)).await
     }
 
     async fn create_webhook(&self, webhook: Webhook) -> Result<(), StoreError> {
-        self.run(Operation::ChangeWebhook, |state| state.create_webhook(webhook))?
+        self.run(Operation::ChangeWebhook, |state| state.create_webhook(webhook)).await?
     }
 
     async fn update_webhook(
@@ -190,7 +201,7 @@ impl Store for MemoryStore {
         at: Timestamp,
     ) -> Result<Option<Webhook>, StoreError> {
         let key = (organization.clone(), id.clone());
-        self.run(Operation::ChangeWebhook, |state| state.update_webhook(&key, change, at))
+        self.run(Operation::ChangeWebhook, |state| state.update_webhook(&key, change, at)).await
     }
 
     async fn delete_webhook(
@@ -198,74 +209,74 @@ impl Store for MemoryStore {
         organization: &OrganizationId,
         id: &WebhookId,
         _at: Timestamp,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<u32>, StoreError> {
         let key = (organization.clone(), id.clone());
-        self.run(Operation::ChangeWebhook, |state| state.delete_webhook(&key))
+        self.run(Operation::ChangeWebhook, |state| state.delete_webhook(&key)).await
     }
 
-    async fn step_removals(&self, _max_rows: u32) -> Result<bool, StoreError> {
+    async fn step_removals(&self, _max_rows: u32) -> Result<Option<u32>, StoreError> {
         // Here nothing is ever left, however much there was.
-        Ok(false)
+        Ok(None)
     }
 
     async fn forget_secrets(&self, now: Timestamp, max_rows: u32) -> Result<u32, StoreError> {
-        self.run(Operation::ChangeWebhook, |state| retention::forget_secrets(&mut state.webhooks, now, max_rows))
+        self.run(Operation::ChangeWebhook, |state| retention::forget_secrets(&mut state.webhooks, now, max_rows)).await
     }
 
     async fn webhooks(&self, organization: &OrganizationId) -> Result<Arc<[Arc<Webhook>]>, StoreError> {
-        self.run(Operation::Webhooks, |state| state.webhooks(organization))
+        self.run(Operation::Webhooks, |state| state.webhooks(organization)).await
     }
 
     async fn claim_deliveries(&self, claim: DeliveryClaim) -> Result<DeliveryClaims, StoreError> {
-        self.run(Operation::ClaimDeliveries, |state| state.claim_deliveries(&claim))
+        self.run(Operation::ClaimDeliveries, |state| state.claim_deliveries(&claim)).await
     }
 
     async fn claim_lanes(&self, claim: LaneClaim) -> Result<LaneClaims, StoreError> {
-        self.run(Operation::ClaimLanes, |state| state.inbox.claim(&claim))
+        self.run(Operation::ClaimLanes, |state| state.inbox.claim(&claim)).await
     }
 
     async fn resend(&self, key: &DeliveryKey, due_at: Timestamp) -> Result<ResendOutcome, StoreError> {
-        self.run(Operation::Recover, |state| state.resend(key, due_at))
+        self.run(Operation::Recover, |state| state.resend(key, due_at)).await
     }
 
     async fn missed(&self, query: MissedQuery) -> Result<MissedEvents, StoreError> {
-        self.run(Operation::Read, |state| state.deliveries.missed(query))
+        self.run(Operation::Read, |state| state.deliveries.missed(query)).await
     }
 
     async fn recover(&self, recovery: NewRecovery) -> Result<RecoverOutcome, StoreError> {
-        self.run(Operation::Recover, |state| state.recover(recovery))
+        self.run(Operation::Recover, |state| state.recover(recovery)).await
     }
 
     async fn recovery(&self, key: &RecoveryKey) -> Result<Option<Recovery>, StoreError> {
-        self.run(Operation::Read, |state| state.recoveries.get(key))
+        self.run(Operation::Read, |state| state.recoveries.get(key)).await
     }
 
     async fn cancel_recovery(&self, key: &RecoveryKey) -> Result<Option<Recovery>, StoreError> {
-        self.run(Operation::Recover, |state| state.recoveries.cancel(key))
+        self.run(Operation::Recover, |state| state.recoveries.cancel(key)).await
     }
 
     async fn step_recoveries(&self, step: RecoveryStep) -> Result<RecoveryStepped, StoreError> {
-        self.run(Operation::Recover, |state| state.step_recoveries(&step))
+        self.run(Operation::Recover, |state| state.step_recoveries(&step)).await
     }
 
     async fn event(&self, organization: &OrganizationId, id: &EventId) -> Result<Option<EventView>, StoreError> {
-        self.run(Operation::Read, |state| state.deliveries.event(organization, id))
+        self.run(Operation::Read, |state| state.deliveries.event(organization, id)).await
     }
 
     async fn deliveries(&self, query: DeliveryQuery) -> Result<Found<DeliveryRow, DeliveryPosition>, StoreError> {
-        self.run(Operation::Read, |state| state.deliveries.search(&query))
+        self.run(Operation::Read, |state| state.deliveries.search(&query)).await
     }
 
     async fn log(&self, query: LogQuery) -> Result<Found<LogEntry, LogPosition>, StoreError> {
-        self.run(Operation::Read, |state| state.deliveries.log(&query))
+        self.run(Operation::Read, |state| state.deliveries.log(&query)).await
     }
 
     async fn drop_aged(&self, step: DropStep) -> Result<Dropped, StoreError> {
-        self.run(Operation::DropAged, |state| state.drop_aged(&step))
+        self.run(Operation::DropAged, |state| state.drop_aged(&step)).await
     }
 
     async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {
-        self.run(Operation::Read, |state| state.inbox.list(&query))
+        self.run(Operation::Read, |state| state.inbox.list(&query)).await
     }
 
     async fn inbox_row(
@@ -274,35 +285,40 @@ impl Store for MemoryStore {
         provider: &str,
         delivery: &str,
     ) -> Result<Option<InboxRowDetail>, StoreError> {
-        self.run(Operation::Read, |state| state.inbox.detail(organization, provider, delivery))
+        self.run(Operation::Read, |state| state.inbox.detail(organization, provider, delivery)).await
     }
 
     async fn last_beat(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.run(Operation::Beat, |state| state.outages.last_beat())
+        self.run(Operation::Beat, |state| state.outages.last_beat()).await
     }
 
     async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
-        self.run(Operation::Beat, |state| state.outages.beat(beat))
+        self.run(Operation::Beat, |state| state.outages.beat(beat)).await
     }
 
     async fn outages(&self, query: OutageQuery) -> Result<Vec<Outage>, StoreError> {
-        self.run(Operation::Read, |state| state.outages.list(&query))
+        self.run(Operation::Read, |state| state.outages.list(&query)).await
     }
 
     async fn known_keys(&self, query: KnownKeysQuery) -> Result<Vec<Option<KnownKey>>, StoreError> {
-        self.run(Operation::Read, |state| state.inbox.known_keys(&query))
+        self.run(Operation::Read, |state| state.inbox.known_keys(&query)).await
     }
 
     async fn timed_keys(&self, query: TimedKeysQuery) -> Result<Vec<TimedKey>, StoreError> {
-        self.run(Operation::Read, |state| state.inbox.timed_keys(&query))
+        self.run(Operation::Read, |state| state.inbox.timed_keys(&query)).await
     }
 
     async fn reconcile_state(&self, key: &ReconcileKey) -> Result<ReconcileState, StoreError> {
-        self.run(Operation::Reconcile, |state| state.reconciles.state(key))
+        self.run(Operation::Reconcile, |state| state.reconciles.state(key)).await
     }
 
-    async fn save_reconcile(&self, key: &ReconcileKey, new: ReconcileState) -> Result<(), StoreError> {
-        self.run(Operation::Reconcile, |state| state.reconciles.save(key, new))
+    async fn save_reconcile(
+        &self,
+        key: &ReconcileKey,
+        before: &ReconcileState,
+        new: ReconcileState,
+    ) -> Result<bool, StoreError> {
+        self.run(Operation::Reconcile, |state| state.reconciles.save(key, before, new)).await
     }
 
     async fn reconcile_cycles(
@@ -311,24 +327,24 @@ impl Store for MemoryStore {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Cycle>, StoreError> {
-        self.run(Operation::Read, |state| state.reconciles.cycles(key, before, limit))
+        self.run(Operation::Read, |state| state.reconciles.cycles(key, before, limit)).await
     }
 
     async fn quarantine(&self, new: Quarantined) -> Result<QuarantineOutcome, StoreError> {
-        self.run(Operation::Intervene, |state| state.inbox.quarantine(new))
+        self.run(Operation::Intervene, |state| state.inbox.quarantine(new)).await
     }
 
     async fn intervene(&self, batch: Vec<Intervention>) -> Result<Vec<Intervened>, StoreError> {
         let all = |state: &mut State| batch.into_iter().map(|asked| state.inbox.intervene(asked)).collect();
-        self.run(Operation::Intervene, all)
+        self.run(Operation::Intervene, all).await
     }
 
     async fn create_token(&self, token: ApiToken) -> Result<(), StoreError> {
-        self.run(Operation::Tokens, |state| state.tokens.create(token))?
+        self.run(Operation::Tokens, |state| state.tokens.create(token)).await?
     }
 
     async fn valid_token(&self, hash: &TokenHash) -> Result<Option<ApiToken>, StoreError> {
-        self.run(Operation::Tokens, |state| state.tokens.find_valid(hash))
+        self.run(Operation::Tokens, |state| state.tokens.find_valid(hash)).await
     }
 
     async fn revoke_token(
@@ -337,23 +353,35 @@ impl Store for MemoryStore {
         id: &TokenId,
         at: Timestamp,
     ) -> Result<bool, StoreError> {
-        self.run(Operation::Tokens, |state| state.tokens.revoke(organization, id, at))
+        self.run(Operation::Tokens, |state| state.tokens.revoke(organization, id, at)).await
     }
 
     async fn tokens(&self, query: TokenQuery) -> Result<Vec<ApiToken>, StoreError> {
-        self.run(Operation::Tokens, |state| state.tokens.list(&query))
+        self.run(Operation::Tokens, |state| state.tokens.list(&query)).await
     }
 
     async fn any_valid_token(&self) -> Result<bool, StoreError> {
-        self.run(Operation::Tokens, |state| state.tokens.any_valid())
+        self.run(Operation::Tokens, |state| state.tokens.any_valid()).await
+    }
+
+    async fn take_duty(&self, claim: DutyClaim) -> Result<bool, StoreError> {
+        self.run(Operation::Duty, |state| state.duties.take(&claim)).await
+    }
+
+    async fn leave_duty(&self, name: &str, owner: &str) -> Result<(), StoreError> {
+        self.run(Operation::Duty, |state| state.duties.leave(name, owner)).await
+    }
+
+    async fn shared_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
     }
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {
-        self.run(Operation::Read, |state| state.backlog())
+        self.run(Operation::Read, |state| state.backlog()).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.run(Operation::Ping, |_| ())
+        self.run(Operation::Ping, |_| ()).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -7,12 +7,16 @@
 
 #[cfg(test)]
 pub(crate) mod conformance;
+mod duties;
 mod group;
 pub mod memory;
 mod metrics;
 mod model;
+pub mod postgres;
 pub mod seal;
+mod search_sources;
 pub mod sqlite;
+pub mod transfer;
 
 use std::sync::Arc;
 
@@ -69,17 +73,18 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes a webhook: nothing is claimed for it any more. Its waiting and held deliveries end as cancelled with the reason
     /// `webhookDeleted`, and what it missed is forgotten: up to [`MAX_REMOVED_AT_ONCE`] of them in the same commit, and what
-    /// is left by [`Store::step_removals`]. Its recoveries are forgotten. Its log stays until it ages. `false` where there is
-    /// no such webhook.
+    /// is left by [`Store::step_removals`]. Its recoveries are forgotten. Its log stays until it ages. How many deliveries this
+    /// commit has cancelled; `None` where there is no such webhook.
     async fn delete_webhook(
         &self,
         organization: &OrganizationId,
         id: &WebhookId,
         at: Timestamp,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<Option<u32>, StoreError>;
 
-    /// Cancels up to `max_rows` more of what was left of webhooks that were removed; `false` where nothing is left.
-    async fn step_removals(&self, max_rows: u32) -> Result<bool, StoreError>;
+    /// Cancels up to `max_rows` more of what was left of webhooks that were removed; how many deliveries, or `None` where
+    /// nothing is left.
+    async fn step_removals(&self, max_rows: u32) -> Result<Option<u32>, StoreError>;
 
     /// Forgets up to `max_rows` secrets whose time is over at `now`, by the wall clock (S15); how many.
     async fn forget_secrets(&self, now: Timestamp, max_rows: u32) -> Result<u32, StoreError>;
@@ -132,6 +137,18 @@ pub trait Store: Send + Sync + 'static {
     /// Drops some of what is old: see [`Aged`] for what is kept all the same.
     async fn drop_aged(&self, step: DropStep) -> Result<Dropped, StoreError>;
 
+    /// The last point in time up to `before` before which events and inbox rows are dropped best: where a store keeps
+    /// history by the day and can drop a whole one at next to no cost, a day's beginning.
+    fn whole_before(&self, before: Timestamp) -> Timestamp {
+        before
+    }
+
+    /// Gets ready for what will be written in the day that follows `now`, so that no call waits for it then. Costs nothing
+    /// where it was done before.
+    async fn prepare(&self, _now: Timestamp) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The inbox's rows, newest first.
     async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError>;
 
@@ -162,8 +179,14 @@ pub trait Store: Send + Sync + 'static {
     /// How far a reconciliation has come; as at the beginning where nothing was saved.
     async fn reconcile_state(&self, key: &ReconcileKey) -> Result<ReconcileState, StoreError>;
 
-    /// Saves how far a reconciliation has come, its last cycle's report included.
-    async fn save_reconcile(&self, key: &ReconcileKey, state: ReconcileState) -> Result<(), StoreError>;
+    /// Saves how far a reconciliation has come, its last cycle's report included, if it stands as in `before`; whether it
+    /// does. If not, another process has changed it.
+    async fn save_reconcile(
+        &self,
+        key: &ReconcileKey,
+        before: &ReconcileState,
+        state: ReconcileState,
+    ) -> Result<bool, StoreError>;
 
     /// A reconciliation's cycles, newest first: at most `limit`, of those before the number `before`.
     async fn reconcile_cycles(
@@ -202,6 +225,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whether there is an API token that is not revoked.
     async fn any_valid_token(&self) -> Result<bool, StoreError>;
+
+    /// Takes a duty, or renews it, if nobody else holds it at `now` (schedule clock); whether it is the claim's owner's now.
+    async fn take_duty(&self, claim: DutyClaim) -> Result<bool, StoreError>;
+
+    /// Gives up a duty that `owner` may hold.
+    async fn leave_duty(&self, name: &str, owner: &str) -> Result<(), StoreError>;
+
+    /// The time that all processes over this store schedule by, or `None` where there is but one process.
+    async fn shared_time(&self) -> Result<Option<Timestamp>, StoreError>;
 
     /// How much there is of what, for the metrics: cheap, and never a scan of history.
     async fn backlog(&self) -> Result<Backlog, StoreError>;

@@ -1,5 +1,6 @@
 //! What goes into the store and what comes out of it.
 
+mod duty;
 mod intervention;
 mod notice;
 mod outage;
@@ -22,6 +23,7 @@ use hikyaku_core::signature::Secret;
 use hikyaku_core::webhook::{Setting, Webhook, WebhookUrl};
 use jiff::Timestamp;
 
+pub use duty::DutyClaim;
 pub use intervention::*;
 pub use notice::{FinishNotices, SwitchNotice};
 pub use outage::{Beat, Outage, OutageQuery};
@@ -527,7 +529,7 @@ pub struct RetryRow {
     pub delivery: String,
     /// Failures so far, this one included.
     pub failures: u32,
-    /// For people: what went wrong.
+    /// For people: what went wrong. Empty: what went wrong before stays to be seen.
     pub error: String,
     /// When to try again, by the schedule clock.
     pub due_at: Timestamp,

@@ -184,7 +184,7 @@ async fn deliveries_take_effect_once_whenever_the_program_is_killed(books: Books
 }
 
 /// A sale's event with a time and a key that its id decides, so that events of a key come in any order.
-fn sale(id: &str) -> Published {
+pub(crate) fn sale(id: &str) -> Published {
     let mut random = draws_of(id);
     let key = format!("k{}", random.below(40));
     Published {

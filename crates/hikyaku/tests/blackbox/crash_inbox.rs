@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::crash::{draws_of, seed};
 use crate::harness::{
     Api, Books, Effect, Ledgers, Published, Receiver, Reply, Sale, Seen, Server, XorShift, eventually, expected_body,
-    items, within,
+    within,
 };
 
 /// Events, each of them sent until it is answered, and every tenth once more after that.
@@ -176,16 +176,7 @@ async fn kill_when(server: &mut Server, provider: &Arc<Provider>, log: &mut Stri
 
 /// Every event is a row that ended well, and is there once.
 async fn assert_all_are_kept(api: &Api, events: &[Published]) {
-    let (mut found, mut cursor) = (Vec::new(), None::<String>);
-    loop {
-        let query: Vec<_> = [("limit", "200")].into_iter().chain(cursor.as_deref().map(|at| ("cursor", at))).collect();
-        let page = api.get(&["inbox"], &query).await.expect(200);
-        found.extend(items(&page));
-        cursor = page["nextCursor"].as_str().map(str::to_owned);
-        if cursor.is_none() {
-            break;
-        }
-    }
+    let found = api.pages(&["inbox"]).await;
     let mut ids: Vec<_> = found.iter().map(|row| row["deliveryId"].as_str().unwrap()).collect();
     ids.sort_unstable();
     assert!(ids.iter().eq(events.iter().map(|event| &event.id)), "CRASH_SEED={}: {} rows", seed(), ids.len());

@@ -15,7 +15,7 @@ use crate::harness::{
 const SOURCE: &str = "receiptroller";
 const TIMESTAMP: &str = "2026-11-30T09:15:00.000Z";
 /// What gives a row up after a few failures, within a second or so.
-const IMPATIENT: &str = "[inbox]\nretry_first = \"10ms\"\nretry_longest = \"20ms\"\ngive_up_after = \"300ms\"\n";
+const IMPATIENT: &str = "[inbox]\nretry_first = \"10ms\"\nretry_longest = \"20ms\"\ngive_up_after = \"3s\"\n";
 
 fn sale(event: &str, key: &str) -> String {
     event_body(event, "sale.created", TIMESTAMP, &format!(r#"{{"id":"{key}"}}"#))

@@ -5,6 +5,8 @@
 
 // The lint knows tests by their attribute; here the helpers of tests are tests too.
 #![allow(clippy::unwrap_used)]
+// From outside, time is what a watch shows.
+#![allow(clippy::disallowed_methods)]
 
 mod harness;
 
@@ -23,10 +25,12 @@ mod inbox_rules;
 mod inputs;
 mod metrics;
 mod misbehaviour;
+mod nodes;
 mod operational;
 mod providers;
 mod publish;
 mod receiver_rules;
+mod reconcile;
 mod recover;
 mod resend;
 mod sandbox;
@@ -36,6 +40,7 @@ mod sender_order;
 mod sender_rules;
 mod shutdown;
 mod sql_destinations;
+mod store_copy;
 mod traces;
 mod trial;
 mod webhook_settings;

@@ -50,6 +50,22 @@ fn a_watch_knows_where_webhooks_are_administered() {
     assert_eq!(receipts.zone.to_offset(jiff::Timestamp::UNIX_EPOCH).seconds(), 14 * 3600);
 }
 
+#[test]
+fn cycles_begin_at_times_of_day_of_a_place() {
+    for (zone, written) in
+        [("", "+09:00"), ("zone = '-03:30'\n", "-03:30"), ("zone = 'Europe/Berlin'\n", "Europe/Berlin")]
+    {
+        for adapter in ["receiptroller-orders", "receiptroller-receipts"] {
+            let text = format!("adapter = '{adapter}'\n{API}at = ['15:00', '03:30']\n{zone}");
+            let daily = one(&text).daily.unwrap();
+            assert_eq!(daily.times().collect::<Vec<_>>(), ["03:30", "15:00"]);
+            let shown = shown(&read(&with(&text)).unwrap());
+            assert_eq!(shown.matches(&format!("zone = \"{written}\"")).count(), 1, "{shown}");
+            assert!(!shown.contains("every"), "{shown}");
+        }
+    }
+}
+
 /// The examples of docs/reconcile.md are read as they stand there.
 #[test]
 fn the_documents_examples_are_good() {
@@ -73,12 +89,21 @@ fn what_is_not_as_it_must_be_is_said() {
     let generic = "adapter = 'generic'\nurl = 'https://h/{from}/{to}'\nkey = '/id'\ntimestamp = '/at'\ntype = 'a.b'\n";
     for (reconcile, expected) in [
         ("adapter = 'other'\n".to_owned(), "`reconcile.adapter`"),
-        (format!("adapter = 'receiptroller-orders'\n{API}zone = '+09:00'\n"), "`reconcile.zone` is of use to"),
         (
-            format!("adapter = 'receiptroller-receipts'\n{API}zone = 'Asia/Tokyo'\n"),
+            format!("adapter = 'receiptroller-orders'\n{API}zone = '+09:00'\n"),
+            "`reconcile.zone` is of use with `at`, and to",
+        ),
+        (
+            format!("adapter = 'receiptroller-receipts'\n{API}zone = 'Asia/Nowhere'\n"),
             "`reconcile.zone` must be an offset",
         ),
         (format!("adapter = 'receiptroller-orders'\n{API}every = '1s'\n"), "`reconcile.every`"),
+        (format!("adapter = 'receiptroller-orders'\n{API}at = ['3:30']\n"), "`reconcile.at` must be times of day"),
+        (format!("adapter = 'receiptroller-orders'\n{API}at = []\n"), "`reconcile.at` must have 1 to 24 times"),
+        (
+            format!("adapter = 'receiptroller-orders'\n{API}at = ['03:30']\nevery = '1h'\n"),
+            "`reconcile.every` is of no use",
+        ),
         (format!("adapter = 'receiptroller-orders'\n{API}user = 'x'\n"), "`reconcile.login` is missing"),
         (
             "adapter = 'generic'\nurl = 'https://h/x'\n".to_owned(),

@@ -187,3 +187,21 @@ fn t2_a_quarantine_has_bounds_and_reads_back_as_it_is_shown() {
     let problems = problems(&source("smaregi", &smaregi));
     assert!(problems.contains("`source.on_bad_signature` cannot be \"quarantine\" with this provider"), "{problems}");
 }
+
+#[test]
+fn t4_a_source_tells_a_destination_that_is_there_and_is_no_table() {
+    let chat = "[[destination]]\nname = 'chat'\nkind = 'file'\npath = 'x.jsonl'\n";
+    let config = read(&format!("{}\n{chat}", source("receiptroller", "notify = 'chat'"))).unwrap();
+    assert_eq!(config.sources[0].notify.as_deref(), Some("chat"));
+    assert_eq!(
+        read(&config.to_string().replace("(hidden:1-bytes)", "s")).unwrap().sources[0].notify.as_deref(),
+        Some("chat")
+    );
+    let table = "[[destination]]\nname = 'books'\nkind = 'sql'\nurl = 'sqlite:b.db'\ntable = 't'\nkey = 'id'\n\
+                 columns = { id = '/data/id' }\n";
+    for (notify, reason) in [("books", "no place for a notice"), ("gone", "which does not exist")] {
+        let text = format!("{}\n{chat}{table}", source("receiptroller", &format!("notify = '{notify}'")));
+        let problems = read(&text).unwrap_err().to_string();
+        assert!(problems.contains("\"x\" has as `notify` the destination") && problems.contains(reason), "{problems}");
+    }
+}

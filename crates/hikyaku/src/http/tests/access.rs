@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::http::access::MAX_KEPT_ANSWERS;
 use crate::http::problem::Problem;
-use crate::http::router::{admin_routes, organization_routes};
+use crate::http::router::{admin_routes, metrics_routes, organization_routes};
 use crate::http::{Access, MAX_TOKEN_AGE};
 use crate::store::Store;
 use crate::store::memory::Operation;
@@ -93,7 +93,7 @@ async fn s16_an_organizations_token_opens_its_organization_and_nothing_above_it(
         }
         assert_eq!(api.get(&path).await.headers["www-authenticate"], "Bearer");
     }
-    for path in admin_routes().paths {
+    for path in admin_routes().paths.into_iter().chain(metrics_routes().paths) {
         let mut endpoints = 0;
         for method in METHODS {
             let path = filled(path, "acme", "", "tok_x");

@@ -39,6 +39,8 @@ async fn a_path_or_query_that_cannot_be_read_is_400_and_says_why() {
         ("/v1/organizations/a%20b/webhooks", "\"a b\" contains ' '"),
         (&*format!("/v1/organizations/{}/webhooks", "x".repeat(65)), "at most 64"),
         ("/v1/organizations/%ff/webhooks", "UTF-8"),
+        ("/v1/organizations/acme/webhooks/%zz", "a \"%\" itself is written %25"),
+        ("/v1/organizations/acme/events/100%", "%25"),
     ] {
         api.get(path).await.is_problem(400, "invalid-path", &[part]);
     }

@@ -33,6 +33,7 @@ use super::{Access, State, router};
 use crate::clock::{SharedClock, SystemClock};
 use crate::inbox::{Inbox, OnBadSignature, Settings as InboxSettings, Source};
 use crate::outbound::{Client, Request, Resolve, ResolveError, Response, Transport};
+use crate::role::Roles;
 use crate::sender::{Sender, Settings as SenderSettings};
 use crate::store::memory::MemoryStore;
 use crate::store::{Committer, SharedStore};
@@ -95,6 +96,7 @@ impl Resolve for Names {
 
 fn source(name: &str, provider: &str, organization: &str) -> Source {
     Source {
+        notify: None,
         name: name.to_owned(),
         provider: provider.to_owned(),
         organization: OrganizationId::parse(organization).unwrap(),
@@ -137,6 +139,7 @@ impl Api {
             sender: Sender::new(store.clone(), committer, clock.clone(), transport, "test".into(), settings),
             client: Arc::new(Client::new(targets, Arc::new(Names), clock.clone(), &[]).unwrap()),
             metrics: PrometheusBuilder::new().build_recorder().handle(),
+            roles: Roles::default(),
             access: Access::start(token.map(Secret::new), store.clone(), clock.clone()).await.unwrap(),
             max_event_bytes: MAX_EVENT_BYTES,
             clock,

@@ -27,7 +27,8 @@ async fn how_far_a_list_was_compared_is_shown_with_what_was_found() {
             problem: String::new(),
         };
         let state = ReconcileState { mark: Some(at(10)), calls: 7, cycle: Some(cycle), ..ReconcileState::default() };
-        api.store.save_reconcile(&key(), state).await.unwrap();
+        let before = api.store.reconcile_state(&key()).await.unwrap();
+        assert!(api.store.save_reconcile(&key(), &before, state).await.unwrap());
     }
     let item = &api.get(&format!("{ACME}/reconcile")).await.json()["items"][0];
     assert_eq!((&item["name"], &item["comparedTo"]), (&json!("sales"), &json!("1970-01-01T00:00:10.000Z")));

@@ -32,7 +32,7 @@ pub(crate) use http::shown_url;
 use slack::SlackDestination;
 pub use slack::{Language, SlackSettings, TimeZone, check_template};
 use sql::Mapping;
-pub(crate) use sql::{MAX_COLUMNS, OWN_PREFIX, check_postgres_url, is_postgres_url, without_password};
+pub(crate) use sql::{MAX_COLUMNS, OWN_PREFIX};
 
 /// What stands for a secret in a preview.
 const HIDDEN: &str = "(hidden)";

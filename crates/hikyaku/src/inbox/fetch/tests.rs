@@ -64,6 +64,7 @@ fn fetcher(provider: &Arc<Provider>, credential: Option<Credential>) -> Fetcher 
         max_body_bytes: Settings::DEFAULT_MAX_BODY_BYTES,
     };
     let source = Source {
+        notify: None,
         name: "shop".into(),
         provider: "receiptroller".into(),
         organization: OrganizationId::parse("default").unwrap(),

@@ -157,6 +157,22 @@ async fn t6_what_is_parked_is_released_to_the_routes_of_today() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_row_behind_the_one_under_way_can_still_be_discarded() {
+    let books = Scripted::new(|_, _| Answer::After(Duration::from_secs(5), done()));
+    let mut rig = Rig::new(vec![every("books")], &[("books", books.clone())]);
+    for (n, delivery) in ["d1", "d2", "d3"].into_iter().enumerate() {
+        rig.send(delivery, sale(delivery, "k", n as i64)).await;
+    }
+    rig.run();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(rig.intervene("d1", &discard(None)).await, Outcome::UnderWay);
+    assert_eq!(rig.intervene("d3", &discard(None)).await, Outcome::Done);
+    rig.settle().await;
+    assert_eq!(rig.state("d3").await, RowState::Discarded);
+    assert_eq!(books.deliveries(), ["d1", "d2"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_discarded_takes_no_effect_and_what_takes_effect_is_not_discarded() {
     let books = Scripted::new(|_, _| Answer::After(Duration::from_secs(5), done()));
     let mut rig = Rig::new(vec![every("books")], &[("books", books.clone())]);

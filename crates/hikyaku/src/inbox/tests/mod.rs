@@ -2,7 +2,9 @@
 
 mod fetch;
 mod fold;
+mod import;
 mod interventions;
+mod notices;
 mod outage;
 mod process;
 mod quarantine;
@@ -27,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::destination::{Destination, Effect};
 use super::fetch::Fetcher;
 use super::{Inbox, OnBadSignature, Once, Order, Received, Route, Settings, Source};
-use crate::clock::{SharedClock, SystemClock};
+use crate::clock::{self, SharedClock, SystemClock};
 use crate::store::memory::MemoryStore;
 use crate::store::{Committer, EffectView, InboxQuery, InboxRowDetail, InboxRowView, RowState, Store, WorkRow};
 
@@ -43,6 +45,7 @@ fn organization() -> OrganizationId {
 
 fn source(name: &str) -> Source {
     Source {
+        notify: None,
         name: name.into(),
         provider: PROVIDER.into(),
         organization: organization(),
@@ -197,7 +200,9 @@ impl Rig {
         destinations: Destinations<'_>,
         fetchers: HashMap<String, Arc<Fetcher>>,
     ) -> Self {
-        let clock: SharedClock = Arc::new(SystemClock::start());
+        // The wall clock goes with tokio's time, too.
+        let system: SharedClock = Arc::new(SystemClock::start());
+        let clock = clock::fast(system.clone(), 1, system.now());
         let committer = Committer::start(store.clone());
         let destinations: HashMap<_, _> = destinations.iter().map(|(n, d)| ((*n).to_owned(), d.clone())).collect();
         let inbox = Inbox::new(

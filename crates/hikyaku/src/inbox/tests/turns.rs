@@ -45,12 +45,18 @@ async fn waiting_for_a_turn_is_no_failure_however_long_it_takes() {
 async fn a_turn_costs_no_failure_that_was_counted_before() {
     let chat = Scripted::new(|_, tried| match tried {
         0 | 2 => Answer::Now(failed("away")),
-        1 => later(1),
+        1 => later(60),
         _ => Answer::Now(done()),
     });
     let mut rig = Rig::new(vec![route("chat", "*", Order::Every, Once::Delivery)], &[("chat", chat.clone())]);
     rig.run();
     rig.send("d1", sale("d1", "k", 1)).await;
+    while chat.deliveries().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let waits = rig.effect("d1").await;
+    assert_eq!((waits.failures, waits.detail.as_str()), (1, "away"), "the turn does not hide why it failed");
     rig.settle().await;
     let seen: Vec<_> = chat.calls.lock().unwrap().iter().map(|row| row.failures).collect();
     assert_eq!(seen, [0, 1, 1, 2]);

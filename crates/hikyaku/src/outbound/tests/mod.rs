@@ -26,7 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::script::{Seen, Step, send, serve};
 use super::{Client, Request, Resolve, ResolveError};
-use crate::clock::{SharedClock, SystemClock};
+use crate::clock::{Clock, SharedClock, SystemClock};
 
 /// Far beyond what any test takes, so that no slow machine turns another outcome into a timeout.
 const AMPLE: Duration = Duration::from_secs(60);

@@ -1,7 +1,8 @@
 //! What is on the wire.
 
 use axum::http::HeaderValue;
-use hikyaku_core::delivery::Outcome;
+use hikyaku_core::delivery::{FailureKind, Outcome};
+use jiff::Timestamp;
 
 use super::Step::{Hang, Read};
 use super::*;
@@ -47,4 +48,41 @@ async fn s12_a_callers_header_cannot_change_the_framing() {
         }
     });
     assert_eq!(wire.await, "POST / HTTP/1.1\r\nhost: HOST\r\ncontent-length: 7\r\n\r\n{\"b\":1}");
+}
+
+/// A name whose lookup takes so long by the clock, and no time at all by the runtime's timers: the process stood still.
+#[derive(Debug, Default)]
+struct StandsStill(Mutex<Duration>);
+
+#[async_trait]
+impl Resolve for StandsStill {
+    async fn resolve(&self, _: &str) -> Result<Vec<IpAddr>, ResolveError> {
+        *self.0.lock().unwrap() += AMPLE;
+        Ok(vec!["127.0.0.1".parse().unwrap()])
+    }
+}
+
+impl Clock for StandsStill {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + *self.0.lock().unwrap()
+    }
+
+    fn schedule(&self) -> Timestamp {
+        self.now()
+    }
+}
+
+#[tokio::test]
+async fn case22_after_its_deadline_an_attempt_that_stood_still_sends_nothing() {
+    let endpoint = Endpoint::start(&[&[Read, send("HTTP/1.1 204 No Content\r\n\r\n"), Hang]]).await;
+    let url = format!("http://name.example:{}/", endpoint.address.port());
+    let still = Arc::new(StandsStill::default());
+    let client = Client::new(loopback(), still.clone(), still, &[]).unwrap();
+    for (timeout, expected) in
+        [(AMPLE + Duration::from_secs(1), Outcome::Answered(204)), (AMPLE, Outcome::Failed(FailureKind::Timeout))]
+    {
+        let response = client.post(request(&url, timeout)).await;
+        assert_eq!(response.outcome, expected, "{}", response.error);
+        assert_eq!(endpoint.requests().len(), 1);
+    }
 }

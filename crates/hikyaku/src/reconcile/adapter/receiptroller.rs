@@ -38,7 +38,7 @@ impl Lister {
             What::Transactions => ("sale", "/id", "sale.created", ["/terminalTransactionDateTime", "/timestamp"]),
             What::Orders => ("order", "/order_id", "order.updated", ["/updatedAt", "/timestamp"]),
         };
-        let at = |pointer: &str| json::pointer(data.get().as_bytes(), pointer).and_then(json::text_or_number);
+        let at = |pointer: &str| json::within(&data, pointer).and_then(json::text_or_number);
         let key = at(key).filter(|key| !key.is_empty()).ok_or_else(|| format!("the {path} has no text at {key}"))?;
         let time = |pointer: &str| at(pointer).and_then(|text| timestamp::parse(&text));
         let listed_at = times.into_iter().find_map(time);

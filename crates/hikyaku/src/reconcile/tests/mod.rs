@@ -15,7 +15,7 @@ use axum::http::Method;
 use hikyaku_core::ids::OrganizationId;
 
 use super::adapter::Item;
-use super::{Door, Entered, Reconciler, Seen, Settings, Tools};
+use super::{Door, Entered, Reconciler, Seen, Settings, Tools, Worker};
 use crate::clock::SharedClock;
 use crate::outbound::{Exchange, Request, Response};
 use crate::store::{SharedStore, StoreError};
@@ -43,6 +43,18 @@ impl Door for Nobody {
     async fn switched_off(&self, _: &OrganizationId, _: &Seen) -> Result<(), StoreError> {
         pending().await
     }
+}
+
+/// Two processes that have the reconciliation `sales`, over one store.
+pub(super) fn two_processes() -> (Worker, Worker) {
+    let rig = rig::Rig::new(&[("a", 10)], rig::settings());
+    let (store, clock): (SharedStore, SharedClock) = (rig.store.clone(), rig.clock.clone());
+    let process = || {
+        let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
+        let tools = Tools { store, clock, exchange: Arc::new(Nobody), door: Arc::new(Nobody) };
+        Worker::new(rig::settings(), tools)
+    };
+    (process(), process())
 }
 
 /// The reconciliation `sales` of an organization, which nobody runs.

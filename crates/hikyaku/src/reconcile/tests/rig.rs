@@ -143,6 +143,7 @@ pub(super) fn settings() -> Settings {
         credential: None,
         timeout: Settings::DEFAULT_TIMEOUT,
         every: Settings::DEFAULT_EVERY,
+        daily: None,
         overlap: Settings::DEFAULT_OVERLAP,
         lookback: Settings::DEFAULT_LOOKBACK,
         call_budget: Settings::DEFAULT_CALL_BUDGET,

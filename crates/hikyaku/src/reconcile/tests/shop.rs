@@ -158,14 +158,13 @@ impl Shop {
         let sales = engine.world.sales_between(Timestamp::MIN, Timestamp::MAX, Timestamp::MAX);
         let sales: BTreeMap<_, _> = sales
             .into_iter()
-            .map(|sale| {
-                (sale.data["id"].as_str().unwrap().to_owned(), sale.data["paymentSummary"]["grandTotal"].to_string())
-            })
+            .map(|sale| sale.data.value())
+            .map(|sale| (sale["id"].as_str().unwrap().to_owned(), sale["paymentSummary"]["grandTotal"].to_string()))
             .collect();
         let orders = engine.world.orders_between(Timestamp::MIN, Timestamp::MAX);
         let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-        let orders: BTreeMap<_, _> =
-            orders.into_iter().map(|order| (text(&order.data["order_id"]), text(&order.data["status"]))).collect();
+        let orders = orders.into_iter().map(|order| order.data.value());
+        let orders: BTreeMap<_, _> = orders.map(|order| (text(&order["order_id"]), text(&order["status"]))).collect();
         drop(engine);
         compare("sales", &sales, &self.table("SELECT id, CAST(total AS TEXT) FROM sales"));
         compare("orders", &orders, &self.table("SELECT id, status FROM orders"));
@@ -241,8 +240,9 @@ pub(super) fn settings(name: &str, wanted: &Wanted) -> Settings {
         }),
         credential: login(),
         timeout: Settings::DEFAULT_TIMEOUT,
-        every: Duration::from_secs(3 * 3600),
+        every: Duration::from_secs(6 * 3600),
         // The plan's sales are listed up to three hours late.
+        daily: None,
         overlap: Duration::from_secs(4 * 3600),
         lookback: Settings::DEFAULT_LOOKBACK,
         call_budget: 1_000_000,
@@ -258,6 +258,7 @@ pub(super) fn settings(name: &str, wanted: &Wanted) -> Settings {
 
 fn source() -> Source {
     Source {
+        notify: None,
         name: "shop".into(),
         provider: "receiptroller".into(),
         organization: organization(),

@@ -4,14 +4,18 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 use hikyaku_core::timestamp;
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
-use super::{Answer, MAX_ITEMS_PER_PAGE, Refusal, Second, Shared, parse, refuse};
+use super::{MAX_ITEMS_PER_PAGE, Refusal, Second, Shared, parse, refuse};
 use crate::sandbox::world::month_of;
+
+/// What is listed or read, or why it is not.
+type Listed = Result<Response, Refusal>;
 
 /// Items on a page where the call does not say.
 const DEFAULT_ITEMS_PER_PAGE: usize = 100;
@@ -36,14 +40,28 @@ impl Page {
     }
 
     /// The page of a list.
-    fn of<T>(self, all: &[T], show: impl Fn(&T) -> Value) -> Json<Value> {
+    fn of<'a, T, S: Serialize>(self, all: &'a [T], show: impl Fn(&'a T) -> S) -> Response {
         let skipped = (self.current - 1).saturating_mul(self.items);
-        let items: Vec<_> = all.iter().skip(skipped).take(self.items).map(show).collect();
-        Json(json!({
-            "items": items, "currentPage": self.current, "itemsPerPage": self.items, "totalItems": all.len(),
-            "totalPages": all.len().div_ceil(self.items),
-        }))
+        Json(Shown {
+            items: all.iter().skip(skipped).take(self.items).map(show).collect::<Vec<_>>(),
+            current_page: self.current,
+            items_per_page: self.items,
+            total_items: all.len(),
+            total_pages: all.len().div_ceil(self.items),
+        })
+        .into_response()
     }
+}
+
+/// A page as the provider writes it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<S> {
+    items: Vec<S>,
+    current_page: usize,
+    items_per_page: usize,
+    total_items: usize,
+    total_pages: usize,
 }
 
 /// `GET /organizations` (assumed).
@@ -71,7 +89,7 @@ struct Month {
 }
 
 /// `POST /{organizationId}/receipts` (documented): the receipts of a month in Japan.
-pub(super) async fn receipts(State(sandbox): Shared, body: Bytes) -> Answer {
+pub(super) async fn receipts(State(sandbox): Shared, body: Bytes) -> Listed {
     let asked: Month = parse(&body)?;
     if !(1..=12).contains(&asked.month) {
         return refuse(StatusCode::BAD_REQUEST, format!("month lies between 1 and 12, and is {}", asked.month));
@@ -88,7 +106,7 @@ pub(super) async fn receipts(State(sandbox): Shared, body: Bytes) -> Answer {
     let of_month: Vec<_> = all.into_iter().filter(|sale| month_of(sale.at) == (asked.year, asked.month)).collect();
     Ok(page.of(&of_month, |sale| {
         // The documented list has the receipt's key in parts, and the lines beside it.
-        let mut receipt = sale.data.clone();
+        let mut receipt = sale.data.value();
         let mut take = |name: &str| receipt.as_object_mut().and_then(|members| members.remove(name));
         let (lines, _) = (take("itemDetailLines"), take("id"));
         json!({"receipt": receipt, "itemDetailLines": lines, "subscriptions": []})
@@ -129,28 +147,28 @@ fn period(uri: &Uri) -> Result<(Timestamp, Timestamp, Page), Refusal> {
 }
 
 /// `GET /{organizationId}/transactions?from&to` (assumed): the sales of a half-open period, oldest first.
-pub(super) async fn transactions(State(sandbox): Shared, uri: Uri) -> Answer {
+pub(super) async fn transactions(State(sandbox): Shared, uri: Uri) -> Listed {
     let (from, to, page) = period(&uri)?;
     let now = sandbox.now();
     let mut engine = sandbox.engine();
     if page.current > 1 {
         engine.shift_pages(from, now);
     }
-    Ok(page.of(&engine.world.sales_between(from, to, now), |sale| sale.data.clone()))
+    Ok(page.of(&engine.world.sales_between(from, to, now), |sale| &sale.data))
 }
 
 /// `GET /{organizationId}/orders?from&to` (assumed): the orders that last changed in a half-open period.
-pub(super) async fn orders(State(sandbox): Shared, uri: Uri) -> Answer {
+pub(super) async fn orders(State(sandbox): Shared, uri: Uri) -> Listed {
     let (from, to, page) = period(&uri)?;
     let engine = sandbox.engine();
-    Ok(page.of(&engine.world.orders_between(from, to), |order| order.data.clone()))
+    Ok(page.of(&engine.world.orders_between(from, to), |order| &order.data))
 }
 
 /// `GET /{organizationId}/orders/{order_id}` (assumed): an order as it stands (R25).
-pub(super) async fn order(State(sandbox): Shared, Path((_, id)): Second) -> Answer {
+pub(super) async fn order(State(sandbox): Shared, Path((_, id)): Second) -> Listed {
     let engine = sandbox.engine();
     match engine.world.order(&id) {
-        Some(order) => Ok(Json(order.data.clone())),
+        Some(order) => Ok(Json(&order.data).into_response()),
         None => refuse(StatusCode::NOT_FOUND, format!("there is no order {id:.80?}")),
     }
 }

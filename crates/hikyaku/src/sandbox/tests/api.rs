@@ -143,7 +143,7 @@ async fn r25_an_order_is_read_as_it_stands() {
     api.pass(5);
     let (id, data) = {
         let engine = api.sandbox.engine();
-        let order = engine.world.orders_between(Timestamp::MIN, Timestamp::MAX)[0].data.clone();
+        let order = engine.world.orders_between(Timestamp::MIN, Timestamp::MAX)[0].data.value();
         (order["order_id"].as_str().unwrap().to_owned(), order)
     };
     assert_eq!(api.get(&format!("/org-sandbox/orders/{id}")).await, data);

@@ -1,12 +1,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use bytes::Bytes;
+use hikyaku_core::delivery::FailureKind;
 use hikyaku_core::signature::receiptroller;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::sandbox::engine::{Manner, Told};
-use crate::sandbox::provider::Followed;
+use crate::sandbox::provider::{Attempt, Followed};
 
 const OK: Outcome = Outcome::Answered(200);
 
@@ -40,6 +42,47 @@ async fn r8_retries_come_at_1_11_and_71_minutes_and_then_the_webhook_is_off() {
         assert!([0, 1, 11, 71].starts_with(&minutes), "{minutes:?}");
     }
     assert!(began.values().any(|times| times.len() == 4));
+}
+
+/// What reached a receiver: event ids in the order of arrival, each with its attempt's number and body.
+type Arrived = Arc<Mutex<Vec<(String, u32, Bytes)>>>;
+
+/// Runs a quiet hour and a half with a receiver that answers the attempts of each event like this.
+async fn arrivals(answer: impl Fn(u32) -> Outcome + Send + Sync + 'static) -> Vec<(String, u32, Bytes)> {
+    let arrived = Arrived::default();
+    let seeing = arrived.clone();
+    let sandbox = sandbox(settings(""), move |outgoing| {
+        let Attempt { event, number, .. } = &outgoing.attempt;
+        seeing.lock().unwrap().push((event.id.clone(), *number, event.body.clone()));
+        answer(*number)
+    });
+    run_for(&sandbox, Duration::from_secs(90 * 60)).await;
+    std::mem::take(&mut *arrived.lock().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn r1_what_was_not_accepted_comes_again_by_itself_late_and_after_later_events() {
+    let arrived = arrivals(|number| if number == 1 { Outcome::Answered(500) } else { OK }).await;
+    let place = |id: &str, number: u32| arrived.iter().position(|(other, of, _)| other == id && *of == number);
+    let firsts: Vec<_> = arrived.iter().filter(|(_, number, _)| *number == 1).map(|(id, ..)| id.as_str()).collect();
+    // What happened in the last minute has its second attempt to come.
+    let twice = firsts.iter().filter(|id| place(id, 2).is_some()).count();
+    assert!(twice > 100 && twice + 10 > firsts.len(), "{twice} of {}", firsts.len());
+    assert!(arrived.iter().all(|(_, number, _)| *number <= 2), "what was accepted does not come again");
+    let is_overtaken = |pair: &&[&str]| place(pair[0], 2) > place(pair[1], 1);
+    assert!(firsts.windows(2).filter(is_overtaken).count() > 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r23_work_that_was_done_and_not_acknowledged_comes_again_under_the_same_id() {
+    for answer in [Outcome::Failed(FailureKind::Timeout), Outcome::Answered(500)] {
+        // Every arrival is work done; the sandbox cannot know.
+        let arrived = arrivals(move |number| if number == 1 { answer } else { OK }).await;
+        let mut work: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
+        arrived.into_iter().for_each(|(id, _, body)| work.entry(id).or_default().push(body));
+        let twice: Vec<_> = work.values().filter(|bodies| bodies.len() == 2).collect();
+        assert!(twice.len() > 100 && twice.iter().all(|bodies| bodies[0] == bodies[1]), "{}", twice.len());
+    }
 }
 
 #[tokio::test(start_paused = true)]

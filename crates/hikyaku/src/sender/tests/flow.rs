@@ -135,3 +135,23 @@ async fn case7_an_end_waits_for_attempts_and_the_next_start_goes_on_with_the_res
     assert_eq!(log(&world.delivery("e2", "shop").await), ["200"]);
     assert_eq!(world.wire.seconds("books"), [5, 65], "the retry was not on time");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_removed_webhook_cancels_is_counted_as_ended() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let _installed = ::metrics::set_default_local_recorder(&recorder);
+    let world = World::start(|_| status(500));
+    world.webhook("shop").await;
+    let id = WebhookId::parse("shop").unwrap();
+    for event in ["e1", "e2"] {
+        world.publish(event).await;
+    }
+    sleep(secs(5)).await;
+    assert_eq!(world.delivery("e1", "shop").await.state, DeliveryState::Waiting);
+    let cancelled = |number: u32| format!(r#"hikyaku_deliveries_total{{outcome="cancelled"}} {number}"#);
+    assert!(recorder.handle().render().contains(&cancelled(0)));
+    assert!(world.sender.remove_webhook(&organization(), &id).await.unwrap());
+    assert!(!world.sender.remove_webhook(&organization(), &id).await.unwrap());
+    assert_eq!(world.delivery("e1", "shop").await.state, DeliveryState::Cancelled);
+    assert!(recorder.handle().render().contains(&cancelled(2)), "{}", recorder.handle().render());
+}

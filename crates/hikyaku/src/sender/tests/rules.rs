@@ -114,7 +114,7 @@ async fn r14_a_pause_does_not_stop_retries_and_their_success_does_not_end_it() {
 
 /// What a process leaves behind that published, took the lease and was killed.
 #[tokio::test(start_paused = true)]
-async fn r17_an_interrupted_attempt_is_one_of_the_four_and_switches_nothing_off() {
+async fn r17_r18_an_interrupted_attempt_is_logged_as_one_of_the_four_and_switches_nothing_off() {
     let world = World::start(|_| status(500));
     world.webhook("shop").await;
     let lease = Lease { owner: "killed".into(), duration: secs(20) };

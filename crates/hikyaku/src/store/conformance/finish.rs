@@ -131,8 +131,8 @@ pub(crate) async fn s17_a_finish_of_another_organization_touches_nothing(store: 
 pub(crate) async fn deleting_a_webhook_cancels_what_waits(store: &dyn Store) {
     create(store, &["stays"]).await;
     let claimed: Vec<_> = claimed_beside(store).await;
-    assert!(store.delete_webhook(&acme(), &webhook_id("w"), at(5)).await.unwrap());
-    assert!(!store.delete_webhook(&acme(), &webhook_id("w"), at(6)).await.unwrap());
+    assert!(store.delete_webhook(&acme(), &webhook_id("w"), at(5)).await.unwrap().is_some());
+    assert_eq!(store.delete_webhook(&acme(), &webhook_id("w"), at(6)).await.unwrap(), None);
     for event in ["retried", "under-way"] {
         let shown = view(store, event, "w").await;
         assert_eq!((shown.state, shown.reason.as_str()), (DeliveryState::Cancelled, "webhookDeleted"));

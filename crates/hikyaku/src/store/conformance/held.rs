@@ -63,13 +63,17 @@ pub(crate) async fn a_held_event_can_be_resent_before_its_release(store: &dyn St
 pub(crate) async fn deleting_a_webhook_cancels_what_is_held_and_forgets_what_it_missed(store: &dyn Store) {
     held_for_w(store, &[("a", 1)]).await;
     set_active(store, "w", true, 2).await;
-    store.delete_webhook(&acme(), &webhook_id("w"), at(3)).await.unwrap();
+    assert_eq!(store.delete_webhook(&acme(), &webhook_id("w"), at(3)).await.unwrap(), Some(1));
     let cancelled = view(store, "a", "w").await;
     assert_eq!((cancelled.state, cancelled.reason.as_str()), (DeliveryState::Cancelled, "webhookDeleted"));
     assert_eq!(store.recovery(&recovery_key("held")).await.unwrap(), None);
     missed_by_w(store, &[("m", 1)]).await;
     recover(store, "r", Which::All).await;
-    store.delete_webhook(&acme(), &webhook_id("w"), at(4)).await.unwrap();
+    assert_eq!(
+        store.delete_webhook(&acme(), &webhook_id("w"), at(4)).await.unwrap(),
+        Some(0),
+        "it was missed, and never waited"
+    );
     assert_eq!(missed(store, query()).await, (vec![], 0, 0));
     assert_eq!(step(store, 6, 10).await, (0, 0));
     let event = store.event(&acme(), &event_id("m")).await.unwrap().unwrap();

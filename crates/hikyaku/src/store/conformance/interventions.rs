@@ -166,6 +166,55 @@ pub(crate) async fn a_discard_waits_for_whoever_may_be_making_it_take_effect(sto
     assert_eq!((state(store, "d1").await.0, state(store, "d2").await.0), (RowState::Done, RowState::Discarded));
 }
 
+/// Claims the first `rows_each` rows of the one lane that is due.
+async fn claim_first(store: &dyn Store, owner: &str, rows_each: u32) -> ClaimedLane {
+    let claim = LaneClaim { rows_each, ..lane_claim(owner, 0) };
+    store.claim_lanes(claim).await.unwrap().lanes.remove(0)
+}
+
+pub(crate) async fn what_waits_behind_the_rows_that_were_taken_can_be_discarded(store: &dyn Store) {
+    let rows = ["d1", "d2", "d3", "d4"].iter().zip(1..).map(|(id, n)| row(id, "k", n));
+    record(store, rows.collect()).await;
+    for (most, under_way) in [(1, ["d1"].as_slice()), (2, &["d1", "d2"]), (32, &["d1", "d2", "d4"])] {
+        let lane = claim_first(store, "a", most).await;
+        assert_eq!(deliveries(&lane), under_way);
+        for delivery in under_way {
+            assert_eq!(intervene(store, delivery, discard(None), 1).await, UnderWay, "{delivery} of {most}");
+        }
+        if most == 2 {
+            assert_eq!(intervene(store, "d3", discard(None), 1).await, Intervened::Done);
+            assert_eq!(state(store, "d3").await.0, RowState::Discarded);
+            assert!(claim_lanes(store, "b", LEASE_SECONDS - 1).await.is_empty(), "the lease stays whose it was");
+        }
+        assert_eq!(commit_lane(store, finish_lane_of(&lane, "a", 0, vec![])).await, APPLIED);
+    }
+    let lane = claim_first(store, "a", 1).await;
+    assert_eq!(intervene(store, "d2", discard(None), 1).await, Intervened::Done);
+    // A finish that names it all the same changes nothing of it.
+    let both = vec![ended("d1", Done), ended("d2", Done)];
+    assert_eq!(commit_lane(store, finish_lane_of(&lane, "a", 2, both)).await, APPLIED);
+    assert_eq!((state(store, "d1").await.0, state(store, "d2").await.0), (RowState::Done, RowState::Discarded));
+    assert_eq!(deliveries(&claim_lane(store, "a", 2).await), ["d4"]);
+}
+
+pub(crate) async fn what_came_since_and_is_older_than_the_rows_taken_can_be_discarded(store: &dyn Store) {
+    record(store, vec![row("replayed", "k", 1)]).await;
+    end(store, 0, &[("replayed", Dead)]).await;
+    record(store, vec![row("d3", "k", 3), row("d5", "k", 5)]).await;
+    let lane = claim_first(store, "a", 2).await;
+    record(store, vec![row("d2", "k", 2), row("d4", "k", 4), row("d6", "k", 6)]).await;
+    assert_eq!(intervene(store, "replayed", replay(&[("books", Dead)]), 1).await, Intervened::Done);
+    for delivery in ["replayed", "d2", "d6"] {
+        assert_eq!(intervene(store, delivery, discard(None), 1).await, Intervened::Done, "{delivery}");
+    }
+    // Whoever has the lease may have read it with the others.
+    assert_eq!(intervene(store, "d4", discard(None), 1).await, UnderWay);
+    let both = vec![ended("d3", Done), ended("d5", Done)];
+    assert_eq!(commit_lane(store, finish_lane_of(&lane, "a", 2, both)).await, APPLIED);
+    assert_eq!(intervene(store, "d4", discard(None), 2).await, Intervened::Done);
+    assert!(claim_lanes(store, "a", 1000).await.is_empty(), "nothing is left");
+}
+
 pub(crate) async fn case22_a_discard_takes_over_a_lease_that_has_ended(store: &dyn Store) {
     record(store, vec![row("d1", "k", 1), row("d2", "k", 2)]).await;
     let lane = claim_lane(store, "a", 0).await;

@@ -121,6 +121,12 @@ pub(crate) async fn a_retry_makes_its_whole_lane_wait(store: &dyn Store) {
     commit_lane(store, failed).await;
     let lane = claim_lane(store, "a", 300).await;
     assert_eq!((deliveries(&lane), lane.rows[0].failures), (vec!["d2", "d3", "d4"], 2));
+    // No error is told: what it failed with before stays to be seen.
+    let postponed = RetryRow { error: String::new(), ..retry_row("d2", 2, 301).unwrap() };
+    commit_lane(store, FinishLane { retry: Some(postponed), ..finish_lane_of(&lane, "a", 300, vec![]) }).await;
+    let effect = detail(store, "d2").await.effects.remove(0);
+    assert_eq!((effect.failures, effect.detail.as_str()), (2, "no\0luck"));
+    let lane = claim_lane(store, "a", 301).await;
     commit_lane(store, finish_lane_of(&lane, "a", 301, vec![EndedRow { failures: 3, ..ended("d2", Dead) }])).await;
     assert_eq!(detail(store, "d2").await.effects[0].failures, 3, "the failure that ended it is one of them");
 }

@@ -18,7 +18,8 @@ use super::{notices, recovery};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
-const CASES: u32 = 32;
+/// Random lists of operations, unless a test is slow.
+pub(crate) const CASES: u32 = 32;
 const OPERATIONS: std::ops::Range<usize> = 20..60;
 const ORGANIZATIONS: [&str; 2] = ["acme", "rival"];
 const WEBHOOKS: [&str; 3] = ["w0", "w1", "w2"];
@@ -100,9 +101,9 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 /// Runs many random lists of operations, and shrinks one that is answered differently.
-pub(crate) fn check(run: impl AsyncFn(Vec<Operation>) -> Result<(), TestCaseError>) {
+pub(crate) fn check(cases: u32, run: impl AsyncFn(Vec<Operation>) -> Result<(), TestCaseError>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let config = Config { cases: CASES, max_shrink_iters: 1000, failure_persistence: None, ..Config::default() };
+    let config = Config { cases, max_shrink_iters: 1000, failure_persistence: None, ..Config::default() };
     // Every store starts with somebody to deliver to; the rest is drawn.
     let operations = proptest::collection::vec(operation(), OPERATIONS).prop_map(|drawn| {
         let create = |webhook| Operation::CreateWebhook { organization: 0, webhook };
@@ -111,15 +112,26 @@ pub(crate) fn check(run: impl AsyncFn(Vec<Operation>) -> Result<(), TestCaseErro
     TestRunner::new(config).run(&operations, |operations| runtime.block_on(run(operations))).unwrap();
 }
 
-/// Applies the operations to `store` and to the model.
+/// Applies the operations to `store` and to the model, and compares all that can be read.
 pub(crate) async fn compare(store: &dyn Store, operations: Vec<Operation>) -> Result<(), TestCaseError> {
+    let model = apply(store, operations).await?;
+    compare_all(&model, store).await
+}
+
+/// Applies the operations to `store` and to a model, which it gives.
+pub(crate) async fn apply(store: &dyn Store, operations: Vec<Operation>) -> Result<MemoryStore, TestCaseError> {
     let model = MemoryStore::new();
     let mut pair = Pair { model: &model, store, seconds: 0, leased: Vec::new(), lanes: Vec::new() };
     for operation in operations {
         pair.apply(&operation).await?;
         pair.compare_backlog().await?;
     }
-    pair.compare_all().await
+    Ok(model)
+}
+
+/// Compares all that can be read.
+pub(crate) async fn compare_all(model: &MemoryStore, store: &dyn Store) -> Result<(), TestCaseError> {
+    Pair { model, store, seconds: 0, leased: Vec::new(), lanes: Vec::new() }.compare_all().await
 }
 
 struct Pair<'a> {
@@ -325,7 +337,6 @@ impl Pair<'_> {
         same("backlog", self.model.backlog().await.unwrap(), self.store.backlog().await.unwrap())
     }
 
-    /// Compares all that can be read.
     async fn compare_all(&self) -> Result<(), TestCaseError> {
         for organization in ORGANIZATIONS.map(organization) {
             same(

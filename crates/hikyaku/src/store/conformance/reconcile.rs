@@ -37,13 +37,17 @@ pub(crate) async fn t4_how_far_a_reconciliation_came_is_kept_with_its_reports(st
         active_at: Some(at(4)),
         cycle: Some(cycle(1)),
     };
-    store.save_reconcile(&key("a"), first.clone()).await.unwrap();
+    let save = async |before: &ReconcileState, state: &ReconcileState| {
+        store.save_reconcile(&key("a"), before, state.clone()).await.unwrap()
+    };
+    assert!(save(&ReconcileState::default(), &first).await);
     assert_eq!(store.reconcile_state(&key("a")).await.unwrap(), first);
-    let next = ReconcileState { wanted: None, mark: Some(at(10)), cycle: Some(cycle(2)), ..first };
-    store.save_reconcile(&key("a"), next.clone()).await.unwrap();
+    let next = ReconcileState { wanted: None, mark: Some(at(10)), cycle: Some(cycle(2)), ..first.clone() };
+    assert!(save(&first, &next).await);
     let ended = Cycle { problem: String::new(), ..cycle(2) };
-    let last = ReconcileState { cycle: Some(ended.clone()), ..next };
-    store.save_reconcile(&key("a"), last.clone()).await.unwrap();
+    let last = ReconcileState { cycle: Some(ended.clone()), ..next.clone() };
+    assert!(save(&next, &last).await);
+    assert!(!save(&next, &first).await, "somebody else has changed it");
     assert_eq!(store.reconcile_state(&key("a")).await.unwrap(), last);
     assert_eq!(store.reconcile_cycles(&key("a"), None, 9).await.unwrap(), [ended.clone(), cycle(1)]);
     assert_eq!(store.reconcile_cycles(&key("a"), None, 1).await.unwrap(), [ended]);
@@ -53,7 +57,7 @@ pub(crate) async fn t4_how_far_a_reconciliation_came_is_kept_with_its_reports(st
 
 pub(crate) async fn s17_reconciliations_of_another_organization_do_not_exist(store: &dyn Store) {
     let saved = ReconcileState { mark: Some(at(9)), cycle: Some(cycle(1)), ..ReconcileState::default() };
-    store.save_reconcile(&key("a"), saved).await.unwrap();
+    assert!(store.save_reconcile(&key("a"), &ReconcileState::default(), saved).await.unwrap());
     let other = ReconcileKey { organization: organization("other"), ..key("a") };
     assert_eq!(store.reconcile_state(&other).await.unwrap(), ReconcileState::default());
     assert_eq!(store.reconcile_cycles(&other, None, 9).await.unwrap(), []);

@@ -84,9 +84,9 @@ pub(crate) async fn s17_webhooks_of_another_organization_are_out_of_reach(store:
     store_events(store, &["e"]).await;
     let off = WebhookChange { active: Some(false), ..WebhookChange::default() };
     assert_eq!(store.update_webhook(&rival, &webhook_id("ours"), off.clone(), at(1)).await.unwrap(), None);
-    assert!(!store.delete_webhook(&rival, &webhook_id("ours"), at(1)).await.unwrap());
+    assert_eq!(store.delete_webhook(&rival, &webhook_id("ours"), at(1)).await.unwrap(), None);
     assert!(store.update_webhook(&rival, &webhook_id("same"), off, at(1)).await.unwrap().is_some());
-    assert!(store.delete_webhook(&rival, &webhook_id("same"), at(2)).await.unwrap());
+    assert!(store.delete_webhook(&rival, &webhook_id("same"), at(2)).await.unwrap().is_some());
     assert!(store.webhooks(&rival).await.unwrap().is_empty());
     for id in ["ours", "same"] {
         assert_eq!(find_webhook(store, id).await, webhook(id));
@@ -103,8 +103,8 @@ pub(crate) async fn a_webhook_with_a_long_queue_is_removed_in_steps_and_nothing_
     let claim = DeliveryClaim { slots_each: 3, slots, ..claim_of("a", 0) };
     let under_way = store.claim_deliveries(claim).await.unwrap().deliveries;
 
-    assert!(store.delete_webhook(&acme(), &webhook_id("gone"), at(5)).await.unwrap());
-    assert!(!store.delete_webhook(&acme(), &webhook_id("gone"), at(6)).await.unwrap());
+    let mut cancelled = store.delete_webhook(&acme(), &webhook_id("gone"), at(5)).await.unwrap().unwrap();
+    assert_eq!(store.delete_webhook(&acme(), &webhook_id("gone"), at(6)).await.unwrap(), None);
     let few = store.claim_deliveries(DeliveryClaim { slots_each: 1, ..claim_of("b", 999) }).await.unwrap();
     assert_eq!(few.saturated, [(acme(), webhook_id("stays"))], "nobody looks at what is left of it");
     let all = DeliveryClaim { limit: 10_000, slots_each: 10_000, ..claim_of("b", 1_030) };
@@ -115,10 +115,11 @@ pub(crate) async fn a_webhook_with_a_long_queue_is_removed_in_steps_and_nothing_
     assert!(claim_one_of(store, "gone", 1_040).await.is_none(), "a retry of what was under way is not sent either");
 
     let mut steps = 0;
-    while store.step_removals(MAX_REMOVED_AT_ONCE).await.unwrap() {
-        steps += 1;
+    while let Some(more) = store.step_removals(MAX_REMOVED_AT_ONCE).await.unwrap() {
+        (cancelled, steps) = (cancelled + more, steps + 1);
         assert!(steps < 9, "it does not come to an end");
     }
+    assert_eq!(cancelled as usize, many, "each is counted once, and what was under way too");
     for id in [&ids[0], &ids[many - 1]] {
         let shown = view(store, id, "gone").await;
         assert_eq!((shown.state, shown.reason.as_str()), (DeliveryState::Cancelled, "webhookDeleted"));

@@ -18,7 +18,7 @@ use crate::store::{
 /// The run of a delivery that a publish begins.
 pub(super) const FIRST_RUN: u32 = 1;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Deliveries {
     pub(super) events: BTreeMap<(OrganizationId, EventId), StoredEvent>,
     pub(super) waiting: BTreeMap<DeliveryKey, Waiting>,
@@ -27,13 +27,13 @@ pub(super) struct Deliveries {
     pub(super) attempts: BTreeMap<DeliveryKey, BTreeMap<(u32, u32), AttemptRecord>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct StoredEvent {
     pub(super) event: NewEvent,
     deliveries: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Waiting {
     /// From when anyone may act on it: the next attempt's time or, while leased, the lease's end.
     due_at: Timestamp,
@@ -42,13 +42,13 @@ pub(super) struct Waiting {
     leased: Option<Leased>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Leased {
     owner: Arc<str>,
     started_at: Timestamp,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Ended {
     run: u32,
     pub(super) state: DeliveryState,
@@ -314,15 +314,16 @@ impl Deliveries {
         self.events.get(&(key.organization.clone(), key.event.clone())).map(|stored| &stored.event)
     }
 
-    /// Cancels what waits or is held for a webhook, and forgets what it missed.
-    pub(super) fn cancel(&mut self, webhook: &WebhookKey, reason: &'static str) {
+    /// Cancels what waits or is held for a webhook, and forgets what it missed; how many are cancelled.
+    pub(super) fn cancel(&mut self, webhook: &WebhookKey, reason: &'static str) -> u32 {
         let of_webhook = |key: &&DeliveryKey| key.organization == webhook.0 && key.webhook == webhook.1;
         let held = self.undelivered.iter().filter(|(_, one)| one.kind == UndeliveredKind::Held).map(|(key, _)| key);
         let keys: Vec<_> = self.waiting.keys().chain(held).filter(of_webhook).cloned().collect();
-        for key in keys {
-            self.end(&key, DeliveryState::Cancelled, reason);
+        for key in &keys {
+            self.end(key, DeliveryState::Cancelled, reason);
         }
         self.undelivered.retain(|key, _| !of_webhook(&key));
+        u32::try_from(keys.len()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn event(&self, organization: &OrganizationId, id: &EventId) -> Option<EventView> {

@@ -11,27 +11,30 @@ use jiff::Timestamp;
 use crate::store::{
     ClaimedLane, EFFECT_INTERRUPTED, EffectState, EffectView, EndedRow, FinishLane, FinishOutcome, InboxPlace,
     InboxQuery, InboxRowDetail, InboxRowView, LaneClaim, LaneClaims, LaneKey, NewRow, RecordOutcome, RetryRow,
-    RouteBacklog, RowPosition, RowState, VersionPlace, WorkRow,
+    RowPosition, RowState, VersionPlace, WorkRow,
 };
 
 /// Organization, provider and the provider's id.
 pub(super) type RowKey = (OrganizationId, String, String);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Inbox {
     pub(super) rows: BTreeMap<RowKey, Row>,
+    /// The ids of the rows of each organization's, provider's and business key.
+    pub(super) by_key: BTreeMap<RowKey, BTreeSet<String>>,
     /// Rows ever recorded: a place is given once.
     recorded: i64,
     pub(super) lanes: BTreeMap<LaneKey, Lane>,
-    /// The newest version that took effect, and when; outlives the lane.
-    applied: BTreeMap<LaneKey, (Version, Timestamp)>,
+    /// The newest version that took effect, and when, by organization, provider and lane, and then by route; outlives the
+    /// lane.
+    pub(super) applied: BTreeMap<RowKey, BTreeMap<String, (Version, Timestamp)>>,
     /// Ids that outlived their rows, with when they came.
     known_ids: BTreeMap<RowKey, Timestamp>,
     /// Claims ever made: a lane that ended and began anew must not give out an old token again.
     claims: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) position: RowPosition,
     pub(super) new: NewRow,
@@ -42,36 +45,44 @@ pub(super) struct Row {
     pub(super) headers: Bytes,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Effect {
     pub(super) state: EffectState,
-    failures: u32,
+    pub(super) failures: u32,
     pub(super) detail: String,
     pub(super) ended_at: Option<Timestamp>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Lane {
     /// From when anyone may act on it: the retry's time or, while leased, the lease's end.
     pub(super) due_at: Timestamp,
     pub(super) leased: Option<(Arc<str>, u64)>,
-    /// The delivery that was first when it was taken; `None` when that was finished.
-    begun: Option<String>,
-    /// The waiting rows, by their place in the key's history.
-    pub(super) work: BTreeSet<(Version, String)>,
+    /// The first and the last row of those that it was taken for; `None` when they were finished.
+    taken: Option<(Place, Place)>,
+    /// The waiting rows.
+    pub(super) work: BTreeSet<Place>,
+}
+
+/// A row's place in its key's history: its version, and its delivery id.
+pub(super) type Place = (Version, String);
+
+impl Lane {
+    /// Whether a row at this place is one of those that a lease which lasts was taken for.
+    pub(super) fn has_taken(&self, place: &Place, now: Timestamp) -> bool {
+        let lasts = self.leased.is_some() && self.due_at > now;
+        lasts && self.taken.as_ref().is_some_and(|(first, last)| (first..=last).contains(&place))
+    }
+
+    /// Ends a lease that has ended, or a pause: another may act on the lane now.
+    pub(super) fn free(&mut self, now: Timestamp) {
+        if self.leased.is_none() || self.due_at <= now {
+            (self.leased, self.due_at) = (None, self.due_at.min(now));
+        }
+    }
 }
 
 impl Inbox {
-    /// Whether it is remembered that a key took effect.
-    pub(super) fn has_effect(&self, organization: &OrganizationId, provider: &str, key: &str) -> bool {
-        let lane = format!("k:{key}");
-        !key.is_empty()
-            && self
-                .applied
-                .keys()
-                .any(|of| of.organization == *organization && of.provider == provider && of.lane == lane)
-    }
-
     pub(super) fn record(&mut self, new: NewRow) -> RecordOutcome {
         let key = (new.organization.clone(), new.provider.clone(), new.delivery.clone());
         if self.rows.contains_key(&key) || self.known_ids.contains_key(&key) {
@@ -86,7 +97,21 @@ impl Inbox {
     pub(super) fn put(&mut self, key: RowKey, new: NewRow, bare: RowState, headers: Bytes) {
         self.recorded += 1;
         let position = RowPosition(self.recorded);
+        self.by_key.entry(business_key(&new)).or_default().insert(new.delivery.clone());
         self.rows.insert(key, Row { position, new, effects: BTreeMap::new(), bare, headers });
+    }
+
+    /// Takes a row out.
+    pub(super) fn remove(&mut self, key: &RowKey) -> Option<Row> {
+        let row = self.rows.remove(key)?;
+        let of = business_key(&row.new);
+        if let Some(ids) = self.by_key.get_mut(&of) {
+            ids.remove(&row.new.delivery);
+            if ids.is_empty() {
+                self.by_key.remove(&of);
+            }
+        }
+        Some(row)
     }
 
     /// Makes a row's work of these routes due. A lane that is leased or backs off keeps its time.
@@ -95,7 +120,7 @@ impl Inbox {
         for route in routes {
             let waiting = Effect { state: EffectState::Waiting, failures: 0, detail: String::new(), ended_at: None };
             row.effects.insert(route.clone(), waiting);
-            let fresh = || Lane { due_at: now, leased: None, begun: None, work: BTreeSet::new() };
+            let fresh = || Lane { due_at: now, leased: None, taken: None, work: BTreeSet::new() };
             let lane = self.lanes.entry(LaneKey::of(&row.new, route)).or_insert_with(fresh);
             lane.work.insert((row.new.version.clone(), row.new.delivery.clone()));
         }
@@ -128,22 +153,24 @@ impl Inbox {
         let lane = self.lanes.get_mut(&key)?;
         lane.leased = Some((claim.lease.owner.clone(), self.claims));
         lane.due_at = claim.now.saturating_add(claim.lease.duration).unwrap_or(Timestamp::MAX);
-        let begun = lane.work.first().map(|(_, delivery)| delivery.clone());
-        let interrupted = std::mem::replace(&mut lane.begun, begun).filter(|delivery| {
+        let first: Vec<_> = lane.work.iter().take(claim.rows_each as usize).cloned().collect();
+        let taken = first.first().cloned().zip(first.last().cloned());
+        let begun = std::mem::replace(&mut lane.taken, taken).map(|((_, delivery), _)| delivery);
+        let interrupted = begun.filter(|delivery| {
             let left = waiting_effect(&mut self.rows, &key, delivery);
             left.map(|(_, effect)| {
                 (effect.failures, effect.detail) = (effect.failures + 1, EFFECT_INTERRUPTED.to_owned())
             })
             .is_some()
         });
-        let first = lane.work.iter().take(claim.rows_each as usize);
-        let rows = first.filter_map(|(_, delivery)| work_row(self.rows.get(&row_key(&key, delivery))?, &key.route));
+        let rows =
+            first.iter().filter_map(|(_, delivery)| work_row(self.rows.get(&row_key(&key, delivery))?, &key.route));
         let mut rows: Vec<_> = rows.collect();
         if claim.last_body_only {
             rows.iter_mut().rev().skip(1).for_each(|row| row.body.clear());
         }
         Some(ClaimedLane {
-            applied: self.applied.get(&key).map(|(version, _)| version.clone()),
+            applied: self.applied(&key).map(|(version, _)| version.clone()),
             key,
             claim: self.claims,
             interrupted,
@@ -160,7 +187,7 @@ impl Inbox {
         else {
             return FinishOutcome::LeaseLost;
         };
-        (lane.leased, lane.begun) = (None, None);
+        (lane.leased, lane.taken) = (None, None);
         lane.due_at = retry.as_ref().map_or(now, |retry| retry.due_at);
         for EndedRow { delivery, state, failures, detail } in ended {
             let Some((row, effect)) = waiting_effect(&mut self.rows, &key, &delivery) else { continue };
@@ -170,13 +197,17 @@ impl Inbox {
         if let Some(RetryRow { delivery, failures, error, .. }) = retry
             && let Some((_, effect)) = waiting_effect(&mut self.rows, &key, &delivery)
         {
-            (effect.failures, effect.detail) = (failures, error);
+            effect.failures = failures;
+            if !error.is_empty() {
+                effect.detail = error;
+            }
         }
         if lane.work.is_empty() {
             self.lanes.remove(&key);
         }
         if let Some(version) = applied {
-            let newest = self.applied.entry(key).or_insert_with(|| (version.clone(), now));
+            let of_routes = self.applied.entry(whatever_route(&key)).or_default();
+            let newest = of_routes.entry(key.route).or_insert_with(|| (version.clone(), now));
             if version > newest.0 {
                 *newest = (version, now);
             }
@@ -238,7 +269,7 @@ impl Inbox {
 
     /// Forgets a row, but not its id if that came at `ids_before` or later.
     pub(super) fn forget(&mut self, key: &RowKey, ids_before: Timestamp) {
-        let row = self.rows.remove(key);
+        let row = self.remove(key);
         let young = row.map(|row| row.new.due_at).filter(|came| *came >= ids_before);
         self.known_ids.extend(young.map(|came| (key.clone(), came)));
     }
@@ -258,45 +289,33 @@ impl Inbox {
 
     /// The versions that took effect before `before`, oldest first, but for those of lanes with work.
     pub(super) fn aged_versions(&self, before: Timestamp) -> Vec<VersionPlace> {
-        let aged = self.applied.iter().filter(|(lane, (_, at))| *at < before && !self.lanes.contains_key(lane));
-        let place = |(lane, (_, at)): (&LaneKey, &(_, Timestamp))| VersionPlace { applied_at: *at, lane: lane.clone() };
-        let mut aged: Vec<_> = aged.map(place).collect();
+        let of_route = |(organization, provider, lane): &RowKey, route: &String| LaneKey {
+            organization: organization.clone(),
+            route: route.clone(),
+            provider: provider.clone(),
+            lane: lane.clone(),
+        };
+        let all = self.applied.iter().flat_map(|(place, of_routes)| of_routes.iter().map(move |one| (place, one)));
+        let aged = all.filter(|(_, (_, (_, at)))| *at < before);
+        let aged = aged.map(|(place, (route, (_, at)))| VersionPlace { applied_at: *at, lane: of_route(place, route) });
+        let mut aged: Vec<_> = aged.filter(|version| !self.lanes.contains_key(&version.lane)).collect();
         aged.sort();
         aged
     }
 
     /// Forgets a version.
     pub(super) fn forget_version(&mut self, lane: &LaneKey) {
-        self.applied.remove(lane);
-    }
-
-    /// How many effects wait, and when the oldest is or was due.
-    pub(super) fn backlog(&self) -> (u64, Option<Timestamp>) {
-        let effects = self.lanes.values().map(|lane| lane.work.len() as u64).sum();
-        (effects, self.lanes.values().map(|lane| lane.due_at).min())
-    }
-
-    /// What waits for each route.
-    pub(super) fn routes(&self) -> BTreeMap<(OrganizationId, String), RouteBacklog> {
-        let mut routes = BTreeMap::<_, RouteBacklog>::new();
-        for (key, lane) in &self.lanes {
-            let route = routes.entry((key.organization.clone(), key.route.clone())).or_default();
-            for row in lane.work.iter().filter_map(|(_, delivery)| self.rows.get(&row_key(key, delivery))) {
-                route.effects += 1;
-                route.failing += u64::from(row.effects.get(&key.route).is_some_and(|effect| effect.failures > 0));
-                route.oldest = route.oldest.into_iter().chain([row.new.due_at]).min();
+        let place = whatever_route(lane);
+        if let Some(of_routes) = self.applied.get_mut(&place) {
+            of_routes.remove(&lane.route);
+            if of_routes.is_empty() {
+                self.applied.remove(&place);
             }
         }
-        routes
     }
 
-    /// How many lanes of each route have work.
-    pub(super) fn lanes_by_route(&self) -> BTreeMap<(OrganizationId, String), u64> {
-        let mut lanes = BTreeMap::new();
-        for key in self.lanes.keys() {
-            *lanes.entry((key.organization.clone(), key.route.clone())).or_default() += 1;
-        }
-        lanes
+    fn applied(&self, lane: &LaneKey) -> Option<&(Version, Timestamp)> {
+        self.applied.get(&whatever_route(lane))?.get(&lane.route)
     }
 }
 
@@ -325,7 +344,15 @@ impl Row {
     }
 }
 
-fn row_key(lane: &LaneKey, delivery: &str) -> RowKey {
+fn business_key(new: &NewRow) -> RowKey {
+    (new.organization.clone(), new.provider.clone(), new.key.clone())
+}
+
+fn whatever_route(lane: &LaneKey) -> RowKey {
+    (lane.organization.clone(), lane.provider.clone(), lane.lane.clone())
+}
+
+pub(super) fn row_key(lane: &LaneKey, delivery: &str) -> RowKey {
     (lane.organization.clone(), lane.provider.clone(), delivery.to_owned())
 }
 

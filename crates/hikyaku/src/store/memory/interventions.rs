@@ -40,7 +40,7 @@ impl Inbox {
                 self.release(&key, &asked, routes, park_reason)
             }
             Act::Admit(row) if state == RowState::Quarantined => {
-                self.rows.remove(&key);
+                self.remove(&key);
                 match self.record(*row.clone()) {
                     RecordOutcome::Stored => Intervened::Done,
                     RecordOutcome::Duplicate => Intervened::Duplicate,
@@ -93,9 +93,9 @@ impl Inbox {
         if names.is_empty() {
             return Intervened::Unfit(row.state());
         }
-        let is_held =
-            |lane: &LaneKey| lanes.get(lane).is_some_and(|lane| lane.leased.is_some() && lane.due_at > asked.now);
-        if waiting.iter().any(is_held) {
+        let place = (row.new.version.clone(), row.new.delivery.clone());
+        let is_taken = |lane: &LaneKey| lanes.get(lane).is_some_and(|lane| lane.has_taken(&place, asked.now));
+        if waiting.iter().any(is_taken) {
             return Intervened::UnderWay;
         }
         for name in names {
@@ -105,8 +105,8 @@ impl Inbox {
         }
         for key in waiting {
             let Some(lane) = lanes.get_mut(&key) else { continue };
-            lane.work.remove(&(row.new.version.clone(), row.new.delivery.clone()));
-            (lane.leased, lane.due_at) = (None, lane.due_at.min(asked.now));
+            lane.work.remove(&place);
+            lane.free(asked.now);
             if lane.work.is_empty() {
                 lanes.remove(&key);
             }

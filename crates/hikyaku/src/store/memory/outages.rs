@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::store::{Beat, Outage, OutageQuery};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Outages {
     last_beat: Option<Timestamp>,
     outages: BTreeMap<Timestamp, Outage>,

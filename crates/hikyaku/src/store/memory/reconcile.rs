@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::store::{Cycle, ReconcileKey, ReconcileState};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Reconciles {
     states: BTreeMap<ReconcileKey, ReconcileState>,
     cycles: BTreeMap<ReconcileKey, BTreeMap<i64, Cycle>>,
@@ -15,10 +15,14 @@ impl Reconciles {
         self.states.get(key).cloned().unwrap_or_default()
     }
 
-    pub(super) fn save(&mut self, key: &ReconcileKey, state: ReconcileState) {
+    pub(super) fn save(&mut self, key: &ReconcileKey, before: &ReconcileState, state: ReconcileState) -> bool {
+        if self.state(key) != *before {
+            return false;
+        }
         let cycles = self.cycles.entry(key.clone()).or_default();
         cycles.extend(state.cycle.clone().map(|cycle| (cycle.number, cycle)));
         self.states.insert(key.clone(), state);
+        true
     }
 
     pub(super) fn cycles(&self, key: &ReconcileKey, before: Option<i64>, limit: u32) -> Vec<Cycle> {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::store::{StoreError, TokenQuery};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tokens(BTreeMap<TokenId, ApiToken>);
 
 impl Tokens {

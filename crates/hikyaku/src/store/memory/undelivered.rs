@@ -14,7 +14,7 @@ use crate::store::{
 };
 
 /// An event that a webhook did not get.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Undelivered {
     pub(super) kind: UndeliveredKind,
     /// Why the webhook was off; `None` of an exhausted one.
@@ -22,7 +22,7 @@ pub(super) struct Undelivered {
 }
 
 /// The recoveries, each with the last event that it made due.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Recoveries(BTreeMap<RecoveryKey, (Recovery, Option<MissedPosition>)>);
 
 impl Deliveries {

@@ -60,7 +60,8 @@ pub enum Intervened {
     StillParked,
     /// The delivery came by itself since, and is stored; the quarantined row is gone.
     Duplicate,
-    /// Somebody holds the lease on an effect that was to be discarded, and may be making it take place. Nothing is changed.
+    /// An effect that was to be discarded is one of those that somebody's lease was taken for, who may be making it take
+    /// place; so is what came between them since. Nothing is changed.
     UnderWay,
     /// There is nothing of it that this could be done to. Nothing is changed.
     Unfit(RowState),

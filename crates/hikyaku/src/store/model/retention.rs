@@ -14,7 +14,7 @@ pub struct DropStep {
     /// Ids of received deliveries that came before this (schedule clock) are old as well. When a younger row is dropped,
     /// its id stays known (C7).
     pub ids_before: Timestamp,
-    /// How many rows may be touched, at least 1; the rows of the last delivery that is dropped may exceed it.
+    /// How many rows may be touched, at least 1; the rows of the last delivery or event that is dropped may exceed it.
     pub max_rows: u32,
 }
 

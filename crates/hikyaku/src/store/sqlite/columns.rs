@@ -11,17 +11,12 @@ use hikyaku_core::ordering::{Rank, Version};
 use jiff::Timestamp;
 use rusqlite::Row;
 
+pub(super) use crate::store::search_sources::ceil_millis;
 use crate::store::{EffectState, RecoveryState, StoreError, UndeliveredKind, Which};
 
 /// A point in time as it is stored: milliseconds since 1970.
 pub(super) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
-}
-
-/// The first stored point in time that is not before `at`: a bound may be finer than a millisecond.
-pub(super) fn ceil_millis(at: Timestamp) -> i64 {
-    let millis = at.as_millisecond();
-    millis + i64::from(Timestamp::from_millisecond(millis).is_ok_and(|floor| floor < at))
 }
 
 /// A duration from its column.

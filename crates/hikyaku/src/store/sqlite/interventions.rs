@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 
 use super::columns::{self, millis, sound};
 use super::inbox::{add_work, record};
-use super::lanes::{close_lane, end_row, find_work, set_state};
+use super::lanes::{close_lane, end_row, find_work, parts, set_state};
 use super::quarantine;
 use super::writer::Transaction;
 use crate::store::{
@@ -20,17 +20,26 @@ const BEGIN: &str = "UPDATE inbox_rows SET state = 'waiting', reason = '', due_s
 const EXPLAIN: &str = "UPDATE inbox_rows SET state = ?2, reason = ?3 WHERE position = ?1";
 const WAITING: &str = "SELECT route FROM work INDEXED BY work_row
     WHERE organization = ?1 AND provider = ?2 AND delivery = ?3 AND (?4 IS NULL OR route = ?4) ORDER BY route";
-const IS_HELD: &str = "SELECT EXISTS (SELECT 1 FROM lanes
-    WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4 AND owner IS NOT NULL AND due_at > ?5)";
-/// A lease that has ended is taken from whoever had it: what they still write of the lane is refused.
+/// Whether a row at this place in its lane is one of those that a lease which lasts was taken for.
+const IS_TAKEN: &str = "SELECT EXISTS (SELECT 1 FROM lanes l
+    JOIN work f INDEXED BY work_row ON f.organization = l.organization AND f.provider = l.provider
+        AND f.delivery = l.begun AND f.route = l.route
+    JOIN work t INDEXED BY work_row ON t.organization = l.organization AND t.provider = l.provider
+        AND t.delivery = l.taken_to AND t.route = l.route
+    WHERE l.organization = ?1 AND l.route = ?2 AND l.provider = ?3 AND l.lane = ?4
+        AND l.owner IS NOT NULL AND l.due_at > ?5
+        AND (?6, ?7, ?8, ?9) >= (f.micros, f.rank, f.event, f.delivery)
+        AND (?6, ?7, ?8, ?9) <= (t.micros, t.rank, t.event, t.delivery))";
+/// A lease that has ended is taken from whoever had it: what they still write of the lane is refused. One that lasts was
+/// taken for other rows, and stays.
 const FREE: &str = "UPDATE lanes SET owner = NULL, due_at = MIN(due_at, ?5)
-    WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4";
+    WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4 AND (owner IS NULL OR due_at <= ?5)";
 const DISCARD_DEAD: &str = "UPDATE effects SET state = 'discarded', detail = ?5, ended_at = ?6
     WHERE organization = ?1 AND provider = ?2 AND delivery = ?3 AND state = 'dead' AND (?4 IS NULL OR route = ?4)";
 
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[FIND, TAKE_EFFECT, BEGIN, EXPLAIN, WAITING, IS_HELD, FREE, DISCARD_DEAD];
+pub(super) const STATEMENTS: &[&str] = &[FIND, TAKE_EFFECT, BEGIN, EXPLAIN, WAITING, IS_TAKEN, FREE, DISCARD_DEAD];
 
 /// The row that somebody does something about.
 struct Found<'a> {
@@ -135,7 +144,7 @@ impl Found<'_> {
         }
         let waiting = self.waiting(route)?;
         for route in &waiting {
-            if self.is_held(route)? {
+            if self.is_taken(route)? {
                 return Ok(Intervened::UnderWay);
             }
         }
@@ -159,10 +168,13 @@ impl Found<'_> {
         Ok(routes.collect::<Result<_, _>>()?)
     }
 
-    fn is_held(&self, route: &str) -> Result<bool, StoreError> {
+    fn is_taken(&self, route: &str) -> Result<bool, StoreError> {
         let lane = self.lane(route);
-        let parameters = params![lane.organization.as_str(), route, lane.provider, lane.lane, millis(self.asked.now)];
-        Ok(self.db.prepare_cached(IS_HELD)?.query_row(parameters, |row| row.get(0))?)
+        let [organization, route, provider, name] = parts(&lane);
+        let (now, delivery) = (millis(self.asked.now), &self.asked.delivery);
+        let Version { micros, rank, event } = &self.version;
+        let place = params![organization, route, provider, name, now, micros, *rank as i64, event, delivery];
+        Ok(self.db.prepare_cached(IS_TAKEN)?.query_row(place, |row| row.get(0))?)
     }
 
     fn discard_waiting(&self, route: &str, reason: &str) -> Result<(), StoreError> {

@@ -20,23 +20,40 @@ const INTERRUPT: &str = "UPDATE work SET failures = failures + 1, error = ?6
     WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4 AND delivery = (SELECT l.begun FROM lanes l
         WHERE l.organization = ?1 AND l.route = ?2 AND l.provider = ?3 AND l.lane = ?4 AND l.due_at <= ?5)
     RETURNING delivery";
+/// The claim takes the lane's first row up to the one at its number, or all where there are not so many.
 const TAKE: &str = "UPDATE lanes SET owner = ?6, due_at = ?7, claim = MAX(claim, ?8) + 1,
         begun = (SELECT w.delivery FROM work w
             WHERE w.organization = ?1 AND w.route = ?2 AND w.provider = ?3 AND w.lane = ?4
-            ORDER BY w.micros, w.rank, w.event, w.delivery LIMIT 1)
+            ORDER BY w.micros, w.rank, w.event, w.delivery LIMIT 1),
+        taken_to = COALESCE(
+            (SELECT w.delivery FROM work w
+                WHERE w.organization = ?1 AND w.route = ?2 AND w.provider = ?3 AND w.lane = ?4
+                ORDER BY w.micros, w.rank, w.event, w.delivery LIMIT 1 OFFSET ?9 - 1),
+            (SELECT w.delivery FROM work w
+                WHERE w.organization = ?1 AND w.route = ?2 AND w.provider = ?3 AND w.lane = ?4
+                ORDER BY w.micros DESC, w.rank DESC, w.event DESC, w.delivery DESC LIMIT 1))
     WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4 AND due_at <= ?5 RETURNING claim";
 const APPLIED: &str = "SELECT micros, rank, event FROM applied
     WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4";
+/// The rows that the claim took, and none that came before them since.
 const ROWS: &str = "SELECT w.delivery, r.source, r.type, r.key, w.micros, w.rank, w.event, w.failures, r.received_at,
         r.due_since, CASE WHEN ?6 THEN x'' ELSE b.body END
     FROM work w
     JOIN inbox_rows r ON r.organization = w.organization AND r.provider = w.provider AND r.delivery = w.delivery
     JOIN inbox_bodies b ON b.position = r.position
     WHERE w.organization = ?1 AND w.route = ?2 AND w.provider = ?3 AND w.lane = ?4
+        AND (w.micros, w.rank, w.event, w.delivery) >= (SELECT f.micros, f.rank, f.event, f.delivery
+            FROM lanes l JOIN work f INDEXED BY work_row ON f.organization = l.organization AND f.provider = l.provider
+                AND f.delivery = l.begun AND f.route = l.route
+            WHERE l.organization = ?1 AND l.route = ?2 AND l.provider = ?3 AND l.lane = ?4)
+        AND (w.micros, w.rank, w.event, w.delivery) <= (SELECT t.micros, t.rank, t.event, t.delivery
+            FROM lanes l JOIN work t INDEXED BY work_row ON t.organization = l.organization AND t.provider = l.provider
+                AND t.delivery = l.taken_to AND t.route = l.route
+            WHERE l.organization = ?1 AND l.route = ?2 AND l.provider = ?3 AND l.lane = ?4)
     ORDER BY w.micros, w.rank, w.event, w.delivery LIMIT ?5";
 const BODY: &str = "SELECT b.body FROM inbox_rows r JOIN inbox_bodies b ON b.position = r.position
     WHERE r.organization = ?1 AND r.provider = ?2 AND r.delivery = ?3";
-const RELEASE: &str = "UPDATE lanes SET owner = NULL, begun = NULL, due_at = ?7
+const RELEASE: &str = "UPDATE lanes SET owner = NULL, begun = NULL, taken_to = NULL, due_at = ?7
     WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4 AND owner = ?5 AND claim = ?6";
 const FIND_WORK: &str = "SELECT micros, rank, event, failures FROM work
     WHERE organization = ?1 AND provider = ?2 AND delivery = ?3 AND route = ?4 AND lane = ?5";
@@ -45,7 +62,7 @@ const DELETE_WORK: &str = "DELETE FROM work WHERE organization = ?1 AND route = 
 const INSERT_EFFECT: &str = "INSERT INTO effects
     (organization, provider, delivery, route, state, failures, detail, ended_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-const RETRY: &str = "UPDATE work SET failures = ?6, error = ?7
+const RETRY: &str = "UPDATE work SET failures = ?6, error = CASE ?7 WHEN '' THEN error ELSE ?7 END
     WHERE organization = ?1 AND provider = ?2 AND delivery = ?3 AND route = ?4 AND lane = ?5";
 const CLOSE: &str = "DELETE FROM lanes WHERE organization = ?1 AND route = ?2 AND provider = ?3 AND lane = ?4
     AND NOT EXISTS (SELECT 1 FROM work w
@@ -119,8 +136,17 @@ pub(super) fn take(
         lane.interrupted = interrupt.query_map(lapsed, |row| row.get(0))?.next().transpose()?;
         let owner = &claim.lease.owner;
         let last = *transaction.lane_claims;
-        let parameters =
-            params![organization, route, provider, name, millis(claim.now), owner, millis(lease_end), last];
+        let parameters = params![
+            organization,
+            route,
+            provider,
+            name,
+            millis(claim.now),
+            owner,
+            millis(lease_end),
+            last,
+            claim.rows_each
+        ];
         // The number rises over all lanes: a lane that ended and began anew gives out no old token again.
         let claimed: Option<i64> = statement.query_map(parameters, |row| row.get(0))?.next().transpose()?;
         let Some(claimed) = claimed else { continue };

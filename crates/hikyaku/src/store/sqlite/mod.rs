@@ -7,6 +7,7 @@
 
 mod claim;
 mod columns;
+mod copy;
 mod errors;
 mod finish;
 mod inbox;
@@ -48,14 +49,16 @@ use tokio::sync::Mutex;
 
 use super::{
     Backlog, Beat, Cycle, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep,
-    Dropped, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened, Intervention,
-    KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents, MissedQuery,
-    NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey, ReconcileState, RecoverOutcome,
-    Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TimedKey, TimedKeysQuery,
-    TokenQuery, WebhookChange,
+    Dropped, DutyClaim, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened,
+    Intervention, KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents,
+    MissedQuery, NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey, ReconcileState,
+    RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TimedKey,
+    TimedKeysQuery, TokenQuery, WebhookChange,
 };
 use crate::clock::Clock;
+use crate::store::duties::Duties;
 use crate::store::seal::Seal;
+pub(super) use copy::SqliteCopy;
 pub use open::OpenError;
 use queues::Queues;
 use readers::Readers;
@@ -72,6 +75,8 @@ pub struct SqliteStore {
     claiming_deliveries: Mutex<()>,
     /// The same for lanes.
     claiming_lanes: Mutex<()>,
+    /// In memory, because the file belongs to one process at a time.
+    duties: Duties,
 }
 
 impl SqliteStore {
@@ -86,8 +91,8 @@ impl SqliteStore {
         let writer = Writer::start(writer.0, writer.1, writer.2, writer.3, webhooks.clone(), queues.clone())
             .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let readers = Readers::new(opened.readers);
-        let (claiming_deliveries, claiming_lanes) = Default::default();
-        Ok(Self { writer, readers, webhooks, queues, claiming_deliveries, claiming_lanes })
+        let (claiming_deliveries, claiming_lanes, duties) = Default::default();
+        Ok(Self { writer, readers, webhooks, queues, claiming_deliveries, claiming_lanes, duties })
     }
 }
 
@@ -140,14 +145,14 @@ impl Store for SqliteStore {
         organization: &OrganizationId,
         id: &WebhookId,
         at: Timestamp,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<u32>, StoreError> {
         let (organization, id) = (organization.clone(), id.clone());
         self.writer.run(move |transaction| removals::remove(transaction, &organization, &id, at)).await
     }
 
-    async fn step_removals(&self, max_rows: u32) -> Result<bool, StoreError> {
+    async fn step_removals(&self, max_rows: u32) -> Result<Option<u32>, StoreError> {
         if self.readers.run(removals::next).await?.is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         self.writer.run(move |transaction| removals::step(transaction.db, max_rows)).await
     }
@@ -284,9 +289,14 @@ impl Store for SqliteStore {
         self.readers.run(move |db| reconcile::state(db, &key)).await
     }
 
-    async fn save_reconcile(&self, key: &ReconcileKey, state: ReconcileState) -> Result<(), StoreError> {
-        let key = key.clone();
-        self.writer.run(move |transaction| reconcile::save(transaction.db, &key, &state)).await
+    async fn save_reconcile(
+        &self,
+        key: &ReconcileKey,
+        before: &ReconcileState,
+        state: ReconcileState,
+    ) -> Result<bool, StoreError> {
+        let (key, before) = (key.clone(), before.clone());
+        self.writer.run(move |transaction| reconcile::save(transaction.db, &key, &before, &state)).await
     }
 
     async fn reconcile_cycles(
@@ -341,6 +351,19 @@ impl Store for SqliteStore {
 
     async fn any_valid_token(&self) -> Result<bool, StoreError> {
         self.readers.run(tokens::any_valid).await
+    }
+
+    async fn take_duty(&self, claim: DutyClaim) -> Result<bool, StoreError> {
+        Ok(self.duties.take(&claim))
+    }
+
+    async fn leave_duty(&self, name: &str, owner: &str) -> Result<(), StoreError> {
+        self.duties.leave(name, owner);
+        Ok(())
+    }
+
+    async fn shared_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
     }
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {

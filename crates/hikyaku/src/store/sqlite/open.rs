@@ -22,7 +22,9 @@ use crate::store::seal::{Seal, SealError};
 /// commits in a race while the log is started anew.
 const MIN_SQLITE_VERSION: i32 = 3_051_003;
 /// Marks a file as ours: "Hkyk" as a big-endian number.
-const APPLICATION_ID: i32 = 1_215_002_987;
+pub(super) const APPLICATION_ID: i32 = 1_215_002_987;
+/// Marks a file into which another store was not wholly copied: "Hkyc".
+pub(super) const UNFINISHED_COPY_ID: i32 = 1_215_002_979;
 /// Connections that read.
 const READERS: usize = 4;
 /// How long a statement waits for a lock that another program holds.
@@ -58,6 +60,7 @@ pub(super) const SCHEMA: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0009_reconcile.sql")),
     M::up(include_str!("../migrations/sqlite/0010_begun.sql")),
     M::up(include_str!("../migrations/sqlite/0011_old_secrets.sql")),
+    M::up(include_str!("../migrations/sqlite/0012_taken.sql")),
 ];
 
 /// Why a store could not be opened.
@@ -84,6 +87,12 @@ pub enum OpenError {
         path: PathBuf,
         /// How it is known.
         reason: String,
+    },
+    /// Another store was not wholly copied into it.
+    #[error("{path} holds a copy of a store that was not finished; delete the file and copy again")]
+    UnfinishedCopy {
+        /// The file.
+        path: PathBuf,
     },
     /// A newer version of this program has written it.
     #[error("{path} was written by a newer version of Hikyaku; use that version, or restore a backup from before it")]
@@ -136,7 +145,7 @@ pub(super) fn open(path: &Path, seal: &Seal, clock: &dyn Clock) -> Result<Opened
     let lock = lock(path)?;
     let explain = |error| explain(path, &error);
     let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, WRITER_CACHE_KIB).map_err(explain)?;
-    check_owner(&writer).map_err(explain)?.map_err(|reason| OpenError::NotAStore { path: path.to_owned(), reason })?;
+    check_owner(path, &writer).map_err(explain)??;
     prepare_to_write(&writer).map_err(explain)?;
     migrate(path, &mut writer)?;
     end_leases(&writer, clock.schedule()).map_err(explain)?;
@@ -195,14 +204,17 @@ fn prepare_to_write(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_size_limit", JOURNAL_SIZE_LIMIT_BYTES)
 }
 
-/// Whether the file is empty or ours; if not, why we think so.
-fn check_owner(connection: &Connection) -> rusqlite::Result<Result<(), String>> {
+/// Whether the file is empty or ours, and whole.
+fn check_owner(path: &Path, connection: &Connection) -> rusqlite::Result<Result<(), OpenError>> {
+    let path = path.to_owned();
     let id: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if id == APPLICATION_ID || (id == 0 && tables == 0) {
-        return Ok(Ok(()));
-    }
-    Ok(Err("it is a SQLite database of another program".into()))
+    Ok(match id {
+        APPLICATION_ID => Ok(()),
+        0 if tables == 0 => Ok(()),
+        UNFINISHED_COPY_ID => Err(OpenError::UnfinishedCopy { path }),
+        _ => Err(OpenError::NotAStore { path, reason: "it is a SQLite database of another program".into() }),
+    })
 }
 
 fn migrate(path: &Path, connection: &mut Connection) -> Result<(), OpenError> {

@@ -56,8 +56,16 @@ pub(super) fn state(db: &Connection, key: &ReconcileKey) -> Result<ReconcileStat
     })
 }
 
-/// Saves how far it has come.
-pub(super) fn save(db: &Connection, key: &ReconcileKey, state: &ReconcileState) -> Result<(), StoreError> {
+/// Saves how far it has come, if it stands as in `before`.
+pub(super) fn save(
+    db: &Connection,
+    key: &ReconcileKey,
+    before: &ReconcileState,
+    state: &ReconcileState,
+) -> Result<bool, StoreError> {
+    if self::state(db, key)? != *before {
+        return Ok(false);
+    }
     let at = |time: Option<Timestamp>| time.map(millis);
     let (organization, name) = (key.organization.as_str(), &key.name);
     db.prepare_cached(SAVE_STATE)?.execute(params![
@@ -71,7 +79,7 @@ pub(super) fn save(db: &Connection, key: &ReconcileKey, state: &ReconcileState) 
         at(state.active_at),
     ])?;
     let Some(Cycle { number, period, done_to, started_at, ended_at, counts, calls, problem }) = &state.cycle else {
-        return Ok(());
+        return Ok(true);
     };
     db.prepare_cached(SAVE_CYCLE)?.execute(params![
         organization,
@@ -91,7 +99,7 @@ pub(super) fn save(db: &Connection, key: &ReconcileKey, state: &ReconcileState) 
         calls,
         problem,
     ])?;
-    Ok(())
+    Ok(true)
 }
 
 /// A page of cycles, newest first.

@@ -34,26 +34,28 @@ const CANCEL: &str = "INSERT INTO deliveries (organization, event, webhook, stat
 pub(super) const STATEMENTS: &[&str] =
     &[DELETE, FORGET_RECOVERIES, NOTE, FIRST, FORGET, WAITING, STOP_WAITING, UNDELIVERED, FORGET_UNDELIVERED, CANCEL];
 
-/// Removes a webhook and cancels what waits for it, or begins to; `false` where there was none.
+/// Removes a webhook and cancels what waits for it, or begins to; how many deliveries it has cancelled, or `None` where
+/// there was no such webhook.
 pub(super) fn remove(
     transaction: &mut Transaction<'_>,
     organization: &OrganizationId,
     id: &WebhookId,
     at: Timestamp,
-) -> Result<bool, StoreError> {
+) -> Result<Option<u32>, StoreError> {
     let Transaction { db, webhooks, queues, .. } = transaction;
     if webhooks.find(db, organization, id)?.is_none() {
-        return Ok(false);
+        return Ok(None);
     }
     webhooks.remove(db, organization, id)?;
     queues.touch(organization, id);
     let key = [organization.as_str(), id.as_str()];
     db.prepare_cached(DELETE)?.execute(key)?;
     db.prepare_cached(FORGET_RECOVERIES)?.execute(key)?;
-    if cancel(db, key, at, MAX_REMOVED_AT_ONCE)? == MAX_REMOVED_AT_ONCE {
+    let gone = cancel(db, key, at, MAX_REMOVED_AT_ONCE)?;
+    if gone.rows == MAX_REMOVED_AT_ONCE {
         db.prepare_cached(NOTE)?.execute(params![key[0], key[1], millis(at)])?;
     }
-    Ok(true)
+    Ok(Some(gone.cancelled))
 }
 
 /// The webhook of which something is to be cancelled next, and when it was removed.
@@ -65,18 +67,28 @@ pub(super) fn next(db: &Connection) -> Result<Option<(WebhookKey, Timestamp)>, S
     Ok(Some((key, columns::time(row, 2)?)))
 }
 
-/// Cancels more of what waits for a removed webhook; `false` where there is none.
-pub(super) fn step(db: &Connection, max_rows: u32) -> Result<bool, StoreError> {
-    let Some(((organization, webhook), at)) = next(db)? else { return Ok(false) };
+/// Cancels more of what waits for a removed webhook; how many deliveries, or `None` where there is none.
+pub(super) fn step(db: &Connection, max_rows: u32) -> Result<Option<u32>, StoreError> {
+    let Some(((organization, webhook), at)) = next(db)? else { return Ok(None) };
     let key = [organization.as_str(), webhook.as_str()];
-    if cancel(db, key, at, max_rows)? < max_rows {
+    let gone = cancel(db, key, at, max_rows)?;
+    if gone.rows < max_rows {
         db.prepare_cached(FORGET)?.execute(key)?;
     }
-    Ok(true)
+    Ok(Some(gone.cancelled))
 }
 
-/// Cancels up to so many of the deliveries that wait for a webhook or are held for it, and forgets what it missed; how many.
-fn cancel(db: &Connection, [organization, webhook]: [&str; 2], at: Timestamp, limit: u32) -> Result<u32, StoreError> {
+/// What was taken from a removed webhook.
+#[derive(Default)]
+struct Gone {
+    /// Deliveries that are cancelled.
+    cancelled: u32,
+    /// Those, and what it missed and is forgotten.
+    rows: u32,
+}
+
+/// Cancels up to so many of the deliveries that wait for a webhook or are held for it, and forgets what it missed.
+fn cancel(db: &Connection, [organization, webhook]: [&str; 2], at: Timestamp, limit: u32) -> Result<Gone, StoreError> {
     let mut statement = db.prepare_cached(WAITING)?;
     let waiting = statement.query_map(params![organization, webhook, limit], |row| row.get(0));
     let waiting = waiting?.collect::<Result<Vec<String>, _>>()?;
@@ -86,24 +98,25 @@ fn cancel(db: &Connection, [organization, webhook]: [&str; 2], at: Timestamp, li
     let undelivered = statement.query_map(undelivered, |row| Ok((row.get(0)?, row.get(1)?)))?;
     let undelivered = undelivered.collect::<Result<Vec<(String, bool)>, _>>()?;
 
+    let mut gone = Gone::default();
     for event in &waiting {
         let mut statement = db.prepare_cached(STOP_WAITING)?;
         let stopped = statement.query_row([organization, event, webhook], |row| Ok((row.get(0)?, row.get(1)?)));
-        end(db, [organization, event, webhook], at, stopped.optional()?)?;
+        gone.cancelled += end(db, [organization, event, webhook], at, stopped.optional()?)?;
     }
     for (event, is_held) in &undelivered {
         let mut statement = db.prepare_cached(FORGET_UNDELIVERED)?;
         let key = params![organization, event, webhook, FIRST_RUN];
         let forgotten = statement.query_row(key, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        end(db, [organization, event, webhook], at, forgotten.filter(|_| *is_held))?;
+        gone.cancelled += end(db, [organization, event, webhook], at, forgotten.filter(|_| *is_held))?;
     }
-    Ok(u32::try_from(waiting.len() + undelivered.len()).unwrap_or(u32::MAX))
+    gone.rows = u32::try_from(waiting.len() + undelivered.len()).unwrap_or(u32::MAX);
+    Ok(gone)
 }
 
-/// Writes down that a delivery is cancelled: in which run, and when its event was published.
-fn end(db: &Connection, key: [&str; 3], at: Timestamp, ended: Option<(u32, Option<i64>)>) -> Result<(), StoreError> {
-    if let Some((run, created_at)) = ended {
-        db.prepare_cached(CANCEL)?.execute(params![key[0], key[1], key[2], millis(at), run, created_at])?;
-    }
-    Ok(())
+/// Writes down that a delivery is cancelled: in which run, and when its event was published. How many that are.
+fn end(db: &Connection, key: [&str; 3], at: Timestamp, ended: Option<(u32, Option<i64>)>) -> Result<u32, StoreError> {
+    let Some((run, created_at)) = ended else { return Ok(0) };
+    db.prepare_cached(CANCEL)?.execute(params![key[0], key[1], key[2], millis(at), run, created_at])?;
+    Ok(1)
 }

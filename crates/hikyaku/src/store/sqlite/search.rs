@@ -4,8 +4,6 @@
 //! query asks for beyond its streams is looked for among what they bring. So every query is served by one of a few
 //! statements, no one of them sorts, and the work of a search is bounded by what it may look at.
 
-mod sources;
-
 use std::collections::VecDeque;
 
 use hikyaku_core::delivery::DeliveryState;
@@ -14,8 +12,8 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
 use super::columns::{self, ceil_millis, micros_duration, sound};
+use crate::store::search_sources::{Place, Source, sources, states_take};
 use crate::store::{DeliveryPosition, DeliveryQuery, DeliveryRow, Found, LastAttempt, StoreError};
-use sources::{Place, Source, sources, states_take};
 
 /// Rows that a stream reads at a time.
 const PIECE_ROWS: usize = 128;

@@ -51,9 +51,9 @@ async fn many_rows_are_shown_and_touched_only_after_a_yes() {
     assert_eq!(cli.json(&["inbox", "list", "--state", "parked"]).await["deliveryId"], "e0");
     let released = cli.prints(&["inbox", "release", "--state", "parked", "--yes"]).await;
     assert!(released.contains("receiptroller e0: It stays parked"), "{released}");
-    assert!(released.ends_with("release: 0 of 1 rows; 1 stay as they were\n"), "{released}");
+    assert!(released.ends_with("release: none of 1 rows; nothing was done, for the reasons above\n"), "{released}");
     let none = cli.prints(&["inbox", "replay", "--state", "dead", "--yes"]).await;
-    assert!(none.ends_with("0 rows\n"), "{none}");
+    assert!(none.ends_with("0 rows\nNo row is left to replay: nothing was done.\n"), "{none}");
 }
 
 #[tokio::test]

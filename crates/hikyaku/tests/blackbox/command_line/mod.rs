@@ -4,6 +4,7 @@ mod deliveries;
 mod events;
 mod failures;
 mod inbox;
+mod reconcile;
 mod recover;
 mod verify;
 mod webhooks;
@@ -18,13 +19,13 @@ use crate::harness::Server;
 
 /// The command line, pointed at a server and at the organization that the tests work in.
 #[derive(Clone)]
-struct CommandLine {
+pub(crate) struct CommandLine {
     addr: SocketAddr,
     environment: Vec<(String, String)>,
 }
 
 impl CommandLine {
-    fn of(server: &Server) -> Self {
+    pub(crate) fn of(server: &Server) -> Self {
         Self::at(server.addr())
     }
 
@@ -55,7 +56,7 @@ impl CommandLine {
     }
 
     /// What it prints; it must succeed.
-    async fn prints(&self, arguments: &[&str]) -> String {
+    pub(crate) async fn prints(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments).await;
         assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
         ran.stdout

@@ -156,7 +156,28 @@ impl Api {
 
     /// Publishes several events, given as JSON objects, all or none.
     pub(crate) async fn publish_batch(&self, events: &[String]) -> Answer {
-        self.call(Method::POST, &["events", "batch"], format!(r#"{{"events":[{}]}}"#, events.join(","))).await
+        self.try_publish_batch(events).await.unwrap()
+    }
+
+    /// As [`Self::publish_batch`]; an error is a connection that broke.
+    pub(crate) async fn try_publish_batch(&self, events: &[String]) -> reqwest::Result<Answer> {
+        let (json, body) = ([("content-type", "application/json")], format!(r#"{{"events":[{}]}}"#, events.join(",")));
+        self.try_send(Method::POST, self.organization_url(&["events", "batch"]), &json, body.into()).await
+    }
+
+    /// All items of a list, page by page.
+    pub(crate) async fn pages(&self, segments: &[&str]) -> Vec<Value> {
+        let (mut all, mut cursor) = (Vec::new(), None::<String>);
+        loop {
+            let query: Vec<_> =
+                [("limit", "200")].into_iter().chain(cursor.as_deref().map(|at| ("cursor", at))).collect();
+            let page = self.get(segments, &query).await.expect(200);
+            all.extend(items(&page));
+            cursor = page["nextCursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
+                return all;
+            }
+        }
     }
 
     /// An event with its deliveries and attempts.

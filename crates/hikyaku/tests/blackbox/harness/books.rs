@@ -51,6 +51,11 @@ impl Books {
         Server::start_in(self.dir.clone(), config).await
     }
 
+    /// A node over the database of this URL with that source.
+    pub(crate) async fn node(&self, store: &str, more: &str) -> Server {
+        Server::node(store, self.leads_to_postgres(Config::default().with(more), "")).await
+    }
+
     /// The same, over TLS with a server whose certificate the program trusts.
     pub(crate) async fn serve_over_tls(&self) -> Server {
         let certificate = server_directory().canonicalize().unwrap().join("server.crt");

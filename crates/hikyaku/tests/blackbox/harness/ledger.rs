@@ -1,7 +1,7 @@
 //! The ledgers, kept outside the program: what publishers were answered (P), what was on the wire (W), what took
 //! effect (E); and the comparer, which knows the promise and none of the program's code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hikyaku_core::signature::{Secret, receiptroller};
 
@@ -100,76 +100,111 @@ pub(crate) fn expected_body(event: &Published) -> String {
     format!(r#"{{"id":"{id}","type":"{event_type}","timestamp":"{timestamp}","data":{data}}}"#)
 }
 
-impl Ledgers {
-    /// Compares what was sent: P against W, with the program's log as the cause of every duplicate.
-    pub(crate) fn outgoing_faults(&self) -> Vec<Fault> {
-        let mut faults = BTreeSet::new();
-        for wire in &self.wire {
-            self.judge_request(wire, &mut faults);
-        }
-        let pairs: BTreeSet<_> = self.wire.iter().map(|wire| (&wire.webhook, &wire.event)).collect();
-        for (webhook, event) in pairs {
-            self.judge_count(webhook, event, &mut faults);
-        }
-        for event in self.published.iter().filter(|event| event.answered.is_some()) {
-            if !self.is_kept(event) {
-                faults.insert(Fault::Lost(event.id.clone()));
-            }
-        }
-        faults.into_iter().collect()
-    }
+/// What there is about one delivery.
+#[derive(Default)]
+struct Delivery<'a> {
+    requests: usize,
+    is_accepted: bool,
+    log: Vec<u64>,
+    state: Option<&'a str>,
+}
 
-    fn judge_request(&self, wire: &Wire, faults: &mut BTreeSet<Fault>) {
-        let Some(event) = self.published.iter().find(|event| event.id == wire.event) else {
-            faults.insert(Fault::Phantom(wire.event.clone()));
-            return;
-        };
-        let secret = self.secrets.get(&wire.webhook).cloned().unwrap_or_default();
-        let signature = receiptroller::sign(&Secret::new(secret), &wire.body);
-        if wire.body != expected_body(event).as_bytes() || wire.signature != signature {
-            faults.insert(Fault::Corrupted(wire.event.clone()));
-        }
-    }
+/// The ledgers by event, and by webhook and event.
+struct Index<'a> {
+    published: HashMap<&'a str, &'a Published>,
+    deliveries: BTreeMap<(&'a str, &'a str), Delivery<'a>>,
+    /// The keys of the deliveries that the program knows of an event.
+    known: HashMap<&'a str, Vec<(&'a str, &'a str)>>,
+}
 
-    fn judge_count(&self, webhook: &str, event: &str, faults: &mut BTreeSet<Fault>) {
-        let requests = self.wire.iter().filter(|wire| wire.webhook == webhook && wire.event == event).count();
-        let log: Vec<_> = self.log.iter().filter(|line| line.webhook == webhook && line.event == event).collect();
-        if requests > MAX_REQUESTS || log.len() > MAX_REQUESTS {
-            faults.insert(Fault::TooOften(event.to_owned()));
+impl<'a> Index<'a> {
+    fn of(ledgers: &'a Ledgers) -> Self {
+        let published = ledgers.published.iter().rev().map(|event| (event.id.as_str(), event)).collect();
+        let mut deliveries: BTreeMap<_, Delivery<'_>> = BTreeMap::new();
+        for wire in &ledgers.wire {
+            let delivery = deliveries.entry((wire.webhook.as_str(), wire.event.as_str())).or_default();
+            delivery.requests += 1;
+            delivery.is_accepted |= wire.accepted;
         }
-        // Every request is an attempt in the log, save the one that may be under way; and whatever came before another
-        // attempt has failed.
-        let waiting = self.states.iter().any(|(w, e, state)| w == webhook && e == event && state == "waiting");
-        let without_cause = log.iter().rev().skip(1).any(|line| is_2xx(line.http_status));
-        if requests > log.len() + usize::from(waiting) || without_cause {
-            faults.insert(Fault::Duplicated(event.to_owned()));
+        for line in &ledgers.log {
+            deliveries.entry((&line.webhook, &line.event)).or_default().log.push(line.http_status);
         }
+        let mut known: HashMap<_, Vec<_>> = HashMap::new();
+        for (webhook, event, state) in &ledgers.states {
+            deliveries.entry((webhook, event)).or_default().state = Some(state);
+            known.entry(event.as_str()).or_default().push((webhook.as_str(), event.as_str()));
+        }
+        Self { published, deliveries, known }
     }
 
     /// Whether the event has all of its deliveries, and what is called delivered was accepted by its endpoint.
     fn is_kept(&self, event: &Published) -> bool {
-        let mine: Vec<_> = self.states.iter().filter(|(_, id, _)| *id == event.id).collect();
-        let holds = mine.iter().all(|(webhook, id, state)| {
-            let requests = || self.wire.iter().filter(|wire| wire.webhook == *webhook && wire.event == *id);
-            let attempts = self.log.iter().filter(|line| line.webhook == *webhook && line.event == *id).count();
-            match state.as_str() {
-                "delivered" => requests().any(|wire| wire.accepted),
-                "exhausted" => attempts == MAX_REQUESTS,
-                "waiting" | "cancelled" => true,
+        let keys = self.known.get(event.id.as_str()).map_or(&[][..], Vec::as_slice);
+        let holds = keys.iter().all(|key| {
+            let delivery = &self.deliveries[key];
+            match delivery.state {
+                Some("delivered") => delivery.is_accepted,
+                Some("exhausted") => delivery.log.len() == MAX_REQUESTS,
+                Some("waiting" | "cancelled") => true,
                 _ => false,
             }
         });
-        holds && Some(mine.len()) == event.answered
+        holds && Some(keys.len()) == event.answered
+    }
+}
+
+impl Delivery<'_> {
+    fn comes_too_often(&self) -> bool {
+        self.requests > MAX_REQUESTS || self.log.len() > MAX_REQUESTS
+    }
+
+    /// Every request is an attempt in the log, save the one that may be under way; and whatever came before another
+    /// attempt has failed.
+    fn has_cause(&self) -> bool {
+        let under_way = usize::from(self.state == Some("waiting"));
+        self.requests <= self.log.len() + under_way && !self.log.iter().rev().skip(1).any(|status| is_2xx(*status))
+    }
+}
+
+impl Ledgers {
+    /// Compares what was sent: P against W, with the program's log as the cause of every duplicate.
+    pub(crate) fn outgoing_faults(&self) -> Vec<Fault> {
+        let (index, mut faults) = (Index::of(self), BTreeSet::new());
+        for wire in &self.wire {
+            faults.extend(self.fault_of(wire, &index));
+        }
+        for ((_, event), delivery) in index.deliveries.iter().filter(|(_, delivery)| delivery.requests > 0) {
+            if delivery.comes_too_often() {
+                faults.insert(Fault::TooOften((*event).to_owned()));
+            }
+            if !delivery.has_cause() {
+                faults.insert(Fault::Duplicated((*event).to_owned()));
+            }
+        }
+        let answered = self.published.iter().filter(|event| event.answered.is_some());
+        faults.extend(answered.filter(|event| !index.is_kept(event)).map(|event| Fault::Lost(event.id.clone())));
+        faults.into_iter().collect()
+    }
+
+    fn fault_of(&self, wire: &Wire, index: &Index<'_>) -> Option<Fault> {
+        let Some(event) = index.published.get(wire.event.as_str()) else {
+            return Some(Fault::Phantom(wire.event.clone()));
+        };
+        let secret = self.secrets.get(&wire.webhook).cloned().unwrap_or_default();
+        let signature = receiptroller::sign(&Secret::new(secret), &wire.body);
+        let is_intact = wire.body == expected_body(event).as_bytes() && wire.signature == signature;
+        (!is_intact).then(|| Fault::Corrupted(wire.event.clone()))
     }
 
     /// Compares what took effect: P against E.
     pub(crate) fn incoming_faults(&self) -> Vec<Fault> {
+        let published: HashMap<_, _> =
+            self.published.iter().rev().map(|event| ((event.id.as_str(), event.key.as_str()), event)).collect();
         let mut faults = BTreeSet::new();
         let mut seen = BTreeSet::new();
         let mut last: BTreeMap<&str, Version<'_>> = BTreeMap::new();
         for effect in &self.effects {
-            let known = self.published.iter().find(|event| event.id == effect.event && event.key == effect.key);
-            let Some(event) = known else {
+            let Some(event) = published.get(&(effect.event.as_str(), effect.key.as_str())) else {
                 faults.insert(Fault::Phantom(effect.event.clone()));
                 continue;
             };

@@ -2,14 +2,18 @@
 
 mod api;
 mod books;
+mod cluster;
 mod door;
 mod inbound;
 mod ledger;
 mod ledger_tests;
+mod load;
 mod postgres;
+mod proxy;
 mod receiver;
 mod request;
 mod rng;
+mod sandbox;
 mod server;
 mod tls;
 
@@ -17,14 +21,19 @@ use std::time::Duration;
 
 pub(crate) use api::{Answer, Api, Webhook, deliveries, items, statuses};
 pub(crate) use books::Books;
+pub(crate) use cluster::Cluster;
 pub(crate) use inbound::{
     SOURCE_SECRET, Sale, event_body, forward_to, fresh_sales_table, sales_to_sql, signed, source,
 };
 pub(crate) use ledger::{Effect, Ledgers, LoggedAttempt, Published, Wire, expected_body};
+pub(crate) use load::{Balancer, Load};
+pub(crate) use postgres::TestDatabase;
+pub(crate) use proxy::{Cut, Proxy};
 pub(crate) use receiver::{Receiver, Reply, gated};
 pub(crate) use request::Seen;
 pub(crate) use rng::XorShift;
-pub(crate) use server::{Config, Server};
+pub(crate) use sandbox::Sandbox;
+pub(crate) use server::{Config, Server, on_postgres};
 pub(crate) use tls::{TlsReceiver, certificate_for};
 
 /// How long a test waits for what must come. Generous: it is only ever used up by a failure.

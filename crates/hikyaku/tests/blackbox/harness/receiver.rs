@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -36,6 +36,8 @@ pub(crate) enum Reply {
     Endless(Vec<u8>),
     /// The reply inside, once the semaphore has a permit for it.
     After(Arc<Semaphore>, Box<Reply>),
+    /// This status, by an endpoint that takes so long for it.
+    Slow(Duration, u16),
 }
 
 impl Reply {
@@ -51,6 +53,10 @@ struct Shared {
     script: Mutex<Box<Script>>,
     seen: Mutex<Vec<Seen>>,
     attempts: Mutex<HashMap<(String, String), usize>>,
+    /// Deliveries that are being answered.
+    under_way: Mutex<HashMap<(String, String), (usize, Instant)>>,
+    /// Those that came while they were being answered already.
+    overlapping: Mutex<Vec<String>>,
     arrivals: mpsc::UnboundedSender<Seen>,
 }
 
@@ -76,6 +82,8 @@ impl Receiver {
             script: Mutex::new(Box::new(script)),
             seen: Mutex::default(),
             attempts: Mutex::default(),
+            under_way: Mutex::default(),
+            overlapping: Mutex::default(),
             arrivals: sender,
         });
         let addr = listener.local_addr().unwrap();
@@ -116,6 +124,16 @@ impl Receiver {
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.shared.seen.lock().unwrap().clone()
     }
+
+    /// How many requests have arrived.
+    pub(crate) fn count(&self) -> usize {
+        self.shared.seen.lock().unwrap().len()
+    }
+
+    /// The deliveries that came while the same one was still being answered at the same path.
+    pub(crate) fn overlapping(&self) -> Vec<String> {
+        self.shared.overlapping.lock().unwrap().clone()
+    }
 }
 
 /// An endpoint that holds each request until the semaphore has a permit for it, and then answers this status.
@@ -143,8 +161,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 async fn serve(stream: TcpStream, connection: usize, shared: &Shared) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some((head, body)) = read_request(&mut stream).await? {
-        let reply = shared.arrived(connection, head, body);
-        if !answer(stream.get_mut(), reply).await? {
+        let (delivery, reply) = shared.arrived(connection, head, body);
+        let goes_on = answer(stream.get_mut(), reply).await;
+        shared.answered(&delivery);
+        if !goes_on? {
             return Ok(());
         }
     }
@@ -153,19 +173,34 @@ async fn serve(stream: TcpStream, connection: usize, shared: &Shared) -> io::Res
 
 impl Shared {
     /// Records a request and asks the script for its answer.
-    fn arrived(&self, connection: usize, head: String, body: Vec<u8>) -> Reply {
+    fn arrived(&self, connection: usize, head: String, body: Vec<u8>) -> ((String, String), Reply) {
         let mut all = self.seen.lock().unwrap();
         let mut seen = Seen { order: all.len(), connection, head, body, attempt: 0 };
         let delivery = (seen.path().to_owned(), seen.delivery().to_owned());
+        let mut under_way = self.under_way.lock().unwrap();
+        let (beside, since) = under_way.entry(delivery.clone()).or_insert((0, Instant::now()));
+        *beside += 1;
+        if *beside > 1 {
+            let again = format!("{} came again after {:?}", delivery.1, since.elapsed());
+            self.overlapping.lock().unwrap().push(again);
+        }
+        *since = Instant::now();
         let mut attempts = self.attempts.lock().unwrap();
-        let attempt = attempts.entry(delivery).or_default();
+        let attempt = attempts.entry(delivery.clone()).or_default();
         *attempt += 1;
         seen.attempt = *attempt;
         all.push(seen.clone());
         let reply = (self.script.lock().unwrap())(&seen);
         // Nobody may be waiting for it any more.
         let _ = self.arrivals.send(seen);
-        reply
+        (delivery, reply)
+    }
+
+    fn answered(&self, delivery: &(String, String)) {
+        let mut under_way = self.under_way.lock().unwrap();
+        if let Some(left) = under_way.get_mut(delivery) {
+            left.0 -= 1;
+        }
     }
 }
 
@@ -174,6 +209,10 @@ async fn answer(stream: &mut TcpStream, mut reply: Reply) -> io::Result<bool> {
     while let Reply::After(gate, inner) = reply {
         gate.acquire().await.map_err(io::Error::other)?.forget();
         reply = *inner;
+    }
+    if let Reply::Slow(time, status) = reply {
+        tokio::time::sleep(time).await;
+        reply = Reply::status(status);
     }
     match reply {
         Reply::Answer(status, body) => {
@@ -194,7 +233,7 @@ async fn answer(stream: &mut TcpStream, mut reply: Reply) -> io::Result<bool> {
                 stream.write_all(&[b'x'; 4096]).await?;
             }
         }
-        Reply::After(..) => unreachable!("unwrapped above"),
+        Reply::After(..) | Reply::Slow(..) => unreachable!("unwrapped above"),
     }
 }
 

@@ -1,16 +1,18 @@
 //! The program as a process: started, killed, asked to stop, started again on the same directory.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
+use super::postgres::TestDatabase;
 use super::{Api, SOURCE_SECRET, within};
 
 /// What a test wants to be different.
@@ -68,9 +70,9 @@ impl Config {
         self
     }
 
-    fn to_toml(&self) -> String {
+    fn to_toml(&self, store: &str) -> String {
         format!(
-            "listen = \"127.0.0.1:0\"\nstore = \"sqlite:hikyaku.db\"\n\n[sender]\nretry_delays = {:?}\n\
+            "listen = \"127.0.0.1:0\"\nstore = \"{store}\"\n\n[sender]\nretry_delays = {:?}\n\
              attempt_timeout = {:?}\n\n[sender.targets]\nallow = [\"127.0.0.0/8\"]\nallow_http = true\n\n{}",
             self.retry_delays, self.attempt_timeout, self.tables
         )
@@ -81,7 +83,49 @@ impl Config {
 pub(crate) struct Server {
     dir: Arc<TempDir>,
     config: Config,
+    store: Store,
     process: Process,
+}
+
+/// Which store the programs of the tests have: `postgres`, or (unset) a file of their own.
+const STORE: &str = "HIKYAKU_TEST_STORE";
+
+/// Whether the programs of the tests have their store in PostgreSQL, and so no file that a test could look into.
+pub(crate) fn on_postgres() -> bool {
+    std::env::var(STORE).is_ok_and(|store| store == "postgres")
+}
+
+/// Where a program keeps everything: what is in a directory belongs together, and so does a database.
+#[derive(Clone)]
+enum Store {
+    File,
+    Database(Arc<TestDatabase>),
+    /// A database that the test itself looks after.
+    At(String),
+}
+
+impl Store {
+    /// That of the programs in a directory.
+    async fn of(dir: &Path) -> Self {
+        static DATABASES: Mutex<BTreeMap<PathBuf, Weak<TestDatabase>>> = Mutex::new(BTreeMap::new());
+        if !on_postgres() {
+            return Self::File;
+        }
+        if let Some(known) = DATABASES.lock().unwrap().get(dir).and_then(Weak::upgrade) {
+            return Self::Database(known);
+        }
+        let database = Arc::new(TestDatabase::create().await);
+        DATABASES.lock().unwrap().insert(dir.to_owned(), Arc::downgrade(&database));
+        Self::Database(database)
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::File => "sqlite:hikyaku.db".to_owned(),
+            Self::Database(database) => database.url(),
+            Self::At(url) => url.clone(),
+        }
+    }
 }
 
 impl Server {
@@ -92,13 +136,28 @@ impl Server {
 
     /// Starts it in a directory that a test has prepared.
     pub(crate) async fn start_in(dir: Arc<TempDir>, config: Config) -> Self {
-        let process = Process::spawn(dir.path(), &config).await;
-        Self { dir, config, process }
+        let store = Store::of(dir.path()).await;
+        let process = Process::spawn(dir.path(), &config, &store).await;
+        Self { dir, config, store, process }
+    }
+
+    /// Starts one of several nodes over the database at this URL, in a fresh directory.
+    pub(crate) async fn node(url: &str, config: Config) -> Self {
+        let (dir, store) = (Arc::new(tempfile::tempdir().unwrap()), Store::At(url.to_owned()));
+        let process = Process::spawn(dir.path(), &config, &store).await;
+        Self { dir, config, store, process }
+    }
+
+    /// Starts a node that must refuse to run; gives its exit code and what it said.
+    pub(crate) fn refused_node(url: &str, config: &Config) -> (Option<i32>, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let output = command(dir.path(), config, &Store::At(url.to_owned())).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
     /// Starts another one in the same directory, which must refuse to run; gives its exit code and what it said.
     pub(crate) fn refused_beside(&self) -> (Option<i32>, String) {
-        let output = command(self.dir.path(), &self.config).output().unwrap();
+        let output = command(self.dir.path(), &self.config, &self.store).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
@@ -150,7 +209,7 @@ impl Server {
     /// Starts it again on the same directory, killing it first if it runs.
     pub(crate) async fn restart(&mut self) {
         self.process.stop();
-        self.process = Process::spawn(self.dir.path(), &self.config).await;
+        self.process = Process::spawn(self.dir.path(), &self.config, &self.store).await;
     }
 }
 
@@ -163,8 +222,8 @@ struct Process {
 }
 
 impl Process {
-    async fn spawn(dir: &Path, config: &Config) -> Self {
-        let mut child = command(dir, config).spawn().unwrap();
+    async fn spawn(dir: &Path, config: &Config, store: &Store) -> Self {
+        let mut child = command(dir, config, store).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let (address, mut listening) = watch::channel(None);
         let (end, ended) = watch::channel(false);
@@ -206,8 +265,8 @@ impl Drop for Process {
 }
 
 /// The program, to be started in this directory with this configuration.
-fn command(dir: &Path, config: &Config) -> Command {
-    std::fs::write(dir.join("hikyaku.toml"), config.to_toml()).unwrap();
+fn command(dir: &Path, config: &Config, store: &Store) -> Command {
+    std::fs::write(dir.join("hikyaku.toml"), config.to_toml(&store.url())).unwrap();
     let program = env!("CARGO_BIN_EXE_hikyaku");
     let mut command = match config.open_files {
         None => Command::new(program),

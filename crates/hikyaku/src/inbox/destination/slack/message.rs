@@ -74,6 +74,11 @@ impl TimeZone {
         Ok(Self { name: name.to_owned(), zone })
     }
 
+    /// The zone itself.
+    pub fn zone(&self) -> &tz::TimeZone {
+        &self.zone
+    }
+
     /// As it was given.
     pub fn name(&self) -> &str {
         &self.name

@@ -41,6 +41,18 @@ impl Decimal {
         Some(Self { negative, digits: digits.to_owned(), exponent })
     }
 
+    /// Whether a column of so many digits, `scale` of them behind the point, has room for it once it is rounded to them.
+    pub(super) fn fits(&self, precision: i64, scale: i64) -> bool {
+        let room = precision - scale;
+        if self.digits.is_empty() || self.exponent != room {
+            return self.digits.is_empty() || self.exponent < room;
+        }
+        // One digit more is needed where all that stay are nines and what goes rounds them up.
+        let (kept, gone) = self.digits.split_at(self.digits.len().min(usize::try_from(precision).unwrap_or(0)));
+        let is_full = kept.bytes().all(|digit| digit == b'9');
+        !(is_full && gone.bytes().next().is_some_and(|digit| digit >= b'5'))
+    }
+
     /// The digits of a whole number, however it was written; `None` for one with a fraction, or one too long for any column
     /// of whole numbers.
     pub(super) fn whole(&self) -> Option<String> {
@@ -50,5 +62,29 @@ impl Decimal {
         }
         let sign = if self.negative { "-" } else { "" };
         (self.digits.len() <= length).then(|| format!("{sign}{:0<length$}", self.digits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_fits_where_its_digits_do_after_rounding() {
+        for (number, precision, scale, expected) in [
+            ("9999.99", 6, 2, true),
+            ("9999.994", 6, 2, true),
+            ("9999.995", 6, 2, false),
+            ("-10000", 6, 2, false),
+            ("0", 1, 1, true),
+            ("0.95", 1, 1, false),
+            ("0.94", 1, 1, true),
+            ("1e3", 4, 0, true),
+            ("1e4", 4, 0, false),
+            ("12345", 3, -2, true),
+            ("99950", 3, -2, false),
+        ] {
+            assert_eq!(Decimal::read(number).unwrap().fits(precision, scale), expected, "{number}");
+        }
     }
 }

@@ -17,7 +17,6 @@ use super::{Destination, Tools};
 pub(super) use mapping::Mapping;
 pub(crate) use mapping::{MAX_COLUMNS, OWN_PREFIX};
 use postgres::PostgresDestination;
-pub(crate) use postgres::{check_url as check_postgres_url, is_url as is_postgres_url, without_password};
 use sqlite::SqliteDestination;
 
 /// How long the record that a delivery was processed is kept: longer than the longest time for which the configuration
@@ -38,7 +37,7 @@ const NEWER_IS_THERE: &str = "the table already has something newer of this key"
 /// deliveries all the same (C16).
 pub(super) fn open(url: &Secret, mapping: Mapping, tools: &Tools) -> Result<Arc<dyn Destination>, String> {
     mapping.check()?;
-    if is_postgres_url(url.reveal()) {
+    if crate::postgres::is_url(url.reveal()) {
         return Ok(Arc::new(PostgresDestination::new(url.reveal(), mapping, tools)?));
     }
     Ok(Arc::new(SqliteDestination::open(url.reveal(), &mapping, tools.clock.clone())?))

@@ -4,14 +4,15 @@ use hikyaku_core::signature::Secret;
 use rusqlite::types::Value;
 
 use super::mapping::{Mapping, quote, quote_all};
+use super::postgres;
 use super::sqlite::value::{Affinity, bound_as};
-use super::{is_postgres_url, postgres};
+use crate::postgres::is_url;
 
 /// The statement with its values. What columns do to values by their types, and what the table says of the key's newest
 /// version, is known only to the database. The error says why the row would be refused.
 pub(in crate::inbox::destination) fn preview(url: &Secret, mapping: &Mapping, body: &[u8]) -> Result<String, String> {
     mapping.key_text(body)?;
-    Ok(if is_postgres_url(url.reveal()) { postgres::preview(mapping, body) } else { of_sqlite(mapping, body) })
+    Ok(if is_url(url.reveal()) { postgres::preview(mapping, body) } else { of_sqlite(mapping, body) })
 }
 
 fn of_sqlite(mapping: &Mapping, body: &[u8]) -> String {

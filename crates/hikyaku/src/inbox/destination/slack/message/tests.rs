@@ -29,6 +29,33 @@ fn a_sale_is_announced_in_both_languages() {
 }
 
 #[test]
+fn t2_t4_that_nothing_comes_any_more_is_said_in_both_languages() {
+    let off = |more: &str| format!(r#"{{"data":{{"source":"shop","providerWebhookId":"wh-1"{more}}}}}"#);
+    let stays = off(r#","activeAt":"2026-11-30T15:30:00Z","isReenabled":false"#);
+    let text = default_text(Language::Japanese, "webhook.source_disabled", "shop", &stays);
+    assert!(
+        text.starts_with(":warning: 送信元が *shop* への Webhook を無効にしました。何も届かなくなっています。"),
+        "{text}"
+    );
+    assert!(text.ends_with("\n最後に有効だった日時: 2026-12-01 00:30"), "{text}");
+    let text = default_text(Language::English, "webhook.source_disabled", "shop", &stays);
+    assert!(
+        text.starts_with(":warning: The provider has switched off the webhook that sends to *shop*: nothing"),
+        "{text}"
+    );
+    let again = off(r#","activeAt":null,"isReenabled":true"#);
+    let text = default_text(Language::Japanese, "webhook.source_disabled", "shop", &again);
+    assert!(text.ends_with("有効に戻し、届かなかった分を照合しています。"), "{text}");
+    let text = default_text(Language::English, "webhook.source_disabled", "shop", &again);
+    assert!(text.ends_with("*shop*. It was switched on again, and what was missed is being compared."), "{text}");
+    let unverified = off(r#","since":"2026-11-30T15:30:00Z","switchedOffAt":"2026-11-30T16:40:00Z""#);
+    let text = default_text(Language::Japanese, "webhook.source_unverified", "shop", &unverified);
+    assert!(text.contains("2026-12-01 00:30 から一度も") && text.contains("2026-12-01 01:40 ごろ"), "{text}");
+    let text = default_text(Language::English, "webhook.source_unverified", "shop", &unverified);
+    assert!(text.contains("since 2026-12-01 00:30") && text.contains("at about 2026-12-01 01:40"), "{text}");
+}
+
+#[test]
 fn returns_cancellations_and_changes_are_marked() {
     let returned = SALE.replace("\"transactionType\":1", "\"transactionType\":2");
     assert!(default_text(Language::Japanese, "sale.created", "k", &returned).starts_with("*返品* ¥1,234,567\n"));

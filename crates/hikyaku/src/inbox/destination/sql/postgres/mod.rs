@@ -5,7 +5,6 @@ mod session;
 mod table;
 #[cfg(test)]
 mod tests;
-mod url;
 mod value;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,11 +18,11 @@ use tokio_postgres::{Row, Transaction};
 use super::mapping::{Mapping, quote};
 use super::{BEFORE, EFFECTS_PER_PRUNING, MAX_PRUNED_ROWS, NEWER_IS_THERE, PROCESSED_KEPT};
 use crate::inbox::destination::{Destination, Effect, ROWS_OF_ONCE, Tools};
+use crate::postgres::{Target, described};
 use crate::store::WorkRow;
-use failure::{described, effect_of};
+use failure::effect_of;
 use session::{OpenError, Pool, Session};
 use table::Table;
-pub(crate) use url::{check_url, is_url, without_password};
 use value::{AsText, plain_text};
 
 /// How long a start waits for a database, which may be down.
@@ -38,7 +37,7 @@ pub(super) struct PostgresDestination {
 impl PostgresDestination {
     /// A destination that connects when it has something to do.
     pub(super) fn new(url: &str, mapping: Mapping, tools: &Tools) -> Result<Self, String> {
-        let target = url::Target::parse(url)?;
+        let target = Target::parse(url)?;
         Ok(Self { pool: Pool::new(target, mapping, tools.effect_timeout), effects: AtomicU32::new(0) })
     }
 }
@@ -72,7 +71,10 @@ impl Destination for PostgresDestination {
         let effect = match write(&mut lent.session, self.pool.mapping(), row).await {
             Ok(effect) => effect,
             // A connection that has seen an error may be broken, and its prepared statements may be out of date.
-            Err(error) => return effect_of(&error, self.pool.mapping()),
+            Err(error) => {
+                let mapping = self.pool.mapping();
+                return effect_of(&error, mapping, || lent.session.table.too_small(mapping, &row.body));
+            }
         };
         if self.effects.fetch_add(1, Ordering::Relaxed).is_multiple_of(EFFECTS_PER_PRUNING)
             && let Err(error) = prune(&lent.session).await

@@ -11,11 +11,10 @@ use tokio_postgres::{Client, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::failure::described;
 use super::table::Table;
-use super::url::Target;
 use crate::inbox::destination::sql::mapping::Mapping;
 use crate::outbound::tls_settings;
+use crate::postgres::{Target, described};
 
 /// Most connections of one destination. Several, so that commits can share the disk's time; few, because they are taken
 /// from the user's own programs.

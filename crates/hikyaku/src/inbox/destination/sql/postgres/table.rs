@@ -4,10 +4,11 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Oid;
 use tokio_postgres::{Client, Statement};
 
-use super::failure::described;
 use super::session::{OpenError, unready};
 use super::value::{AsText, Holds};
+use crate::inbox::destination::sql::decimal::Decimal;
 use crate::inbox::destination::sql::mapping::{Mapping, quote, quote_all};
+use crate::postgres::described;
 
 /// The bookkeeping beside the user's tables: which version each key has, and which deliveries are done. Ids and keys are
 /// compared by their bytes, whatever the database's language is.
@@ -33,12 +34,12 @@ const HAS_BOOKKEEPING: &str = "
 const FIND_TABLE: &str = "SELECT oid FROM pg_catalog.pg_class WHERE oid = to_regclass($1) AND relkind IN ('r', 'p')";
 
 /// Its columns: name, category and name of the type (of a domain: of what is below), whether they cannot be given a value,
-/// whether they must be, and whether they have a length or a precision, as in `varchar(5)`.
+/// whether they must be, and the length or precision that they have, as in `varchar(5)`; -1 for none.
 const COLUMNS: &str = "
     SELECT a.attname::text, t.typcategory::text, coalesce(below.typname, t.typname)::text,
            a.attgenerated <> '' OR a.attidentity = 'a',
            (a.attnotnull OR t.typnotnull) AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL,
-           a.atttypmod >= 0 OR t.typtypmod >= 0
+           greatest(a.atttypmod, t.typtypmod)
     FROM pg_catalog.pg_attribute a
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_catalog.pg_type below ON below.oid = t.typbasetype
@@ -78,6 +79,39 @@ pub(super) struct Column {
     holds: Holds,
     /// Its type has a length or a precision to which it may cut a value.
     is_bounded: bool,
+    /// What a value must fit into.
+    limit: Limit,
+}
+
+/// How large a value may be, where a type's own bounds are not what refuses it.
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    None,
+    /// At most so many characters, but for spaces at the end.
+    Characters(usize),
+    /// So many digits, and how many of them stand behind the point.
+    Digits(i64, i64),
+}
+
+impl Limit {
+    /// By the type's name, and its modifier as PostgreSQL keeps it: 4 more than the length, or precision and scale in the
+    /// upper and lower half (of the scale, which may be negative, the last eleven bits).
+    fn of(type_name: &str, modifier: i32) -> Self {
+        let Some(modifier) = modifier.checked_sub(4).filter(|modifier| *modifier >= 0) else { return Self::None };
+        match type_name {
+            "varchar" | "bpchar" => usize::try_from(modifier).map_or(Self::None, Self::Characters),
+            "numeric" => Self::Digits(i64::from(modifier >> 16), i64::from((modifier & 0x7ff) ^ 0x400) - 0x400),
+            _ => Self::None,
+        }
+    }
+
+    fn has_room_for(self, text: &str) -> bool {
+        match self {
+            Self::None => true,
+            Self::Characters(most) => text.chars().skip(most).all(|c| c == ' '),
+            Self::Digits(precision, scale) => Decimal::read(text).is_none_or(|number| number.fits(precision, scale)),
+        }
+    }
 }
 
 impl Column {
@@ -158,6 +192,13 @@ impl Table {
         self.columns.iter().map(value).collect()
     }
 
+    /// The first column that is too small for its value in a body: PostgreSQL does not name it.
+    pub(super) fn too_small(&self, mapping: &Mapping, body: &[u8]) -> Option<&str> {
+        let values = self.values(mapping, body).ok()?;
+        let fits = |column: &Column| values[column.position].text().is_none_or(|text| column.limit.has_room_for(text));
+        self.columns.iter().find(|column| !fits(column)).map(|column| column.name.as_str())
+    }
+
     /// The columns that have to be looked at after a row was written.
     pub(super) fn checked(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| column.may_change())
@@ -202,8 +243,9 @@ async fn columns(client: &Client, table: Oid, mapping: &Mapping) -> Result<Vec<C
         })?;
         // Spaces at the end mean nothing in `char(n)`, and the key's spelling is that of its row.
         let may_be_cut = holds != Holds::Text || (type_name != "bpchar" && *name != mapping.key);
-        let is_bounded = found.try_get(5)? && may_be_cut;
-        columns.push(Column { name: name.clone(), position, holds, is_bounded });
+        let modifier: i32 = found.try_get(5)?;
+        let (is_bounded, limit) = (modifier >= 0 && may_be_cut, Limit::of(type_name, modifier));
+        columns.push(Column { name: name.clone(), position, holds, is_bounded, limit });
     }
     Ok(columns)
 }

@@ -116,6 +116,11 @@ pub(super) struct AsText {
 }
 
 impl AsText {
+    /// The text; `None` for NULL.
+    pub(super) fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+
     /// Whether the column kept it: nothing changed but its spelling. Only asked where a column may change a value in silence.
     pub(super) fn is_whole_as(&self, stored: Option<&str>) -> bool {
         match (&self.text, stored, self.holds) {

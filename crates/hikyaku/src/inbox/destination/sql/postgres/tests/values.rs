@@ -104,7 +104,11 @@ async fn case3_case4_a_value_that_its_column_cannot_hold_is_refused_with_the_rea
         ("date", r#""2026-13-30""#, not_taken("22008")),
         ("uuid", r#""7""#, not_taken("22P02")),
         ("uuid", "7", wants("a text") + "another number"),
-        ("varchar(2)", r#""abc""#, "a column does not take its value (PostgreSQL's error 22001".to_owned()),
+        ("varchar(2)", r#""abc""#, not_taken("22001")),
+        ("char(2)", r#""領収書""#, not_taken("22001")),
+        ("numeric(6,2)", "12345", not_taken("22003")),
+        ("numeric(6,2)", "9999.995", not_taken("22003")),
+        ("numeric(3,-2)", "99950", not_taken("22003")),
         ("jsonb", r#""a\u0000b""#, not_taken("22P05")),
         (
             "text",

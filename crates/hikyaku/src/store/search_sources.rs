@@ -1,11 +1,10 @@
-//! Which streams serve a search, and where in them it begins.
+//! Which streams serve a search in a database, and where in them it begins.
 
 use hikyaku_core::delivery::DeliveryState;
 use hikyaku_core::ids::{EventId, WebhookId};
 use jiff::Timestamp;
 
-use crate::store::sqlite::columns::{ceil_millis, millis, sound};
-use crate::store::{DeliveryPosition, DeliveryQuery, StoreError};
+use super::{DeliveryPosition, DeliveryQuery, StoreError};
 
 /// Where a stream of deliveries comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +48,12 @@ pub(super) fn states_take(query: &DeliveryQuery, state: DeliveryState) -> bool {
         && !(state == DeliveryState::Delivered && query.last.takes_failures_only())
 }
 
+/// The first stored point in time that is not before `at`: a bound may be finer than a millisecond.
+pub(super) fn ceil_millis(at: Timestamp) -> i64 {
+    let millis = at.as_millisecond();
+    millis + i64::from(Timestamp::from_millisecond(millis).is_ok_and(|floor| floor < at))
+}
+
 /// A place in the list, as it stands in columns; without a webhook it is behind the event's last delivery.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
@@ -63,7 +68,7 @@ impl Place {
         let at = |created_at| Self { created_at, event: String::new(), webhook: String::new() };
         let to = query.to.map_or_else(|| at(i64::MAX), |to| at(ceil_millis(to)));
         let after = query.after.as_ref().map(|place| Self {
-            created_at: millis(place.created_at),
+            created_at: place.created_at.as_millisecond(),
             event: place.event.to_string(),
             webhook: place.webhook.as_ref().map(ToString::to_string).unwrap_or_default(),
         });
@@ -78,4 +83,8 @@ impl Place {
             webhook: webhook.map(|webhook| sound("webhook", WebhookId::parse(webhook))).transpose()?,
         })
     }
+}
+
+fn sound<T, E: std::fmt::Display>(column: &str, read: Result<T, E>) -> Result<T, StoreError> {
+    read.map_err(|error| StoreError::Damaged(format!("{column}: {error}")))
 }

@@ -1,4 +1,5 @@
-//! Where the database is, and how it is spoken to on the way.
+//! What a destination and the store share of PostgreSQL: where a database is, how it is spoken to on the way, and what it
+//! says when something goes wrong.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -16,10 +17,24 @@ const VERIFYING: [&str; 2] = ["verify-ca", "verify-full"];
 
 /// A database, by its URL.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
-    pub(super) config: Config,
+pub(crate) struct Target {
+    pub(crate) config: Config,
     /// Its URL without the password.
-    pub(super) shown: String,
+    pub(crate) shown: String,
+}
+
+/// What went wrong, with its cause and without any row's values.
+pub(crate) fn described(error: &tokio_postgres::Error) -> String {
+    if let Some(said) = error.as_db_error() {
+        return format!("{} (error {})", said.message(), said.code().code());
+    }
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
 }
 
 /// Whether a URL is one of PostgreSQL.
@@ -32,7 +47,7 @@ pub(crate) fn check_url(url: &str) -> Result<(), String> {
     Target::parse(url).map(drop)
 }
 
-/// A destination's URL as it can be shown to people: as it is, but for the password.
+/// A URL as it can be shown to people: as it is, but for the password.
 pub(crate) fn without_password(url: &str) -> String {
     let hidden = || {
         let (scheme, rest) = url.split_once("://").filter(|_| is_url(url))?;
@@ -45,7 +60,7 @@ pub(crate) fn without_password(url: &str) -> String {
 
 impl Target {
     /// Reads a URL. TLS is required unless it says otherwise or leads to this machine.
-    pub(super) fn parse(url: &str) -> Result<Self, String> {
+    pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let mode = ssl_mode(url);
         let known = match mode {
             Some(mode) if VERIFYING.contains(&mode) => url.replace(&format!("sslmode={mode}"), "sslmode=require"),
