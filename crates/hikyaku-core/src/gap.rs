@@ -1,5 +1,6 @@
 //! Which periods of a provider's list are read, and what a listed item means beside what is known here.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -88,11 +89,20 @@ pub enum Standing {
     Missing,
     /// It is as we know it.
     Known,
-    /// We know something else of it.
-    Different {
-        /// Whether the list's is newer than anything that came.
-        is_newer: bool,
-    },
+    /// We know something else of it; and what is to be done about that.
+    Different(Entry),
+}
+
+/// How a listed item is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// As a version of its own time.
+    AtItsTime,
+    /// As the version that follows the one of these microseconds since 1970: both are of one time, and the list was read
+    /// later.
+    After(i64),
+    /// For those alone who read the present state: something newer came.
+    ForReadings,
 }
 
 /// What is known here of a listed item's key.
@@ -114,7 +124,13 @@ pub fn compare(listed: &Value, changed_at: Timestamp, known: Option<&Known>) -> 
     if !listed.iter().any(differs) {
         return Standing::Known;
     }
-    Standing::Different { is_newer: known.micros.is_some_and(|micros| changed_at.as_microsecond() > micros) }
+    // Providers write milliseconds at best; what is finer in a version comes from here.
+    let newest = known.micros.map(|micros| (micros, changed_at.as_millisecond().cmp(&micros.div_euclid(1_000))));
+    Standing::Different(match newest {
+        Some((_, Ordering::Greater)) => Entry::AtItsTime,
+        Some((micros, Ordering::Equal)) => Entry::After(micros),
+        Some((_, Ordering::Less)) | None => Entry::ForReadings,
+    })
 }
 
 #[cfg(test)]
@@ -166,9 +182,14 @@ mod tests {
         assert_eq!(compare(&listed, now, Some(&known(json!({"id": "a", "odd": 1})))), Standing::Known);
         assert_eq!(compare(&listed, now, Some(&Known { micros: None, data: None })), Standing::Known);
         let other = known(json!({"id": "a", "total": 3}));
-        assert_eq!(compare(&listed, now, Some(&other)), Standing::Different { is_newer: false });
+        let micros = now.as_microsecond();
+        assert_eq!(compare(&listed, now, Some(&other)), Standing::Different(Entry::After(micros)));
+        let followed = Known { micros: Some(micros + 1), ..other.clone() };
+        assert_eq!(compare(&listed, now, Some(&followed)), Standing::Different(Entry::After(micros + 1)));
+        let earlier = now.checked_sub(Duration::from_millis(1)).unwrap();
+        assert_eq!(compare(&listed, earlier, Some(&other)), Standing::Different(Entry::ForReadings));
         let later = now.checked_add(HOUR).unwrap();
-        assert_eq!(compare(&listed, later, Some(&other)), Standing::Different { is_newer: true });
+        assert_eq!(compare(&listed, later, Some(&other)), Standing::Different(Entry::AtItsTime));
         assert_eq!(compare(&listed, later, Some(&known(listed.clone()))), Standing::Known);
     }
 

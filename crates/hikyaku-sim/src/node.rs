@@ -12,6 +12,7 @@ use hikyaku::reconcile::{Door, Entered, Reconciler, Seen, Tools};
 use hikyaku::sender::{self, Sender};
 use hikyaku::store::{Committer, SharedStore, StoreError};
 use hikyaku_core::event::EventPattern;
+use hikyaku_core::gap::Entry;
 use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::provider::Preset;
 use hikyaku_core::signature::Secret;
@@ -142,14 +143,14 @@ struct ToInbox(Arc<Inbox>);
 
 #[async_trait]
 impl Door for ToInbox {
-    async fn enter(&self, source: &str, item: &Item, only_readings: bool) -> Result<Entered, StoreError> {
+    async fn enter(&self, source: &str, item: &Item, entry: Entry) -> Result<Entered, StoreError> {
         let import = Import {
             event_type: &item.event_type,
             key: &item.key,
             changed_at: item.changed_at,
             item: &item.data,
             is_event: item.is_event,
-            only_readings,
+            entry,
         };
         Ok(match self.0.import(source, &import).await? {
             Imported::Stored => Entered::Stored,

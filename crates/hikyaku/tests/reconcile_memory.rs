@@ -17,6 +17,7 @@ use hikyaku::reconcile::{Door, Entered, Reconciler, Seen, Settings, Tools};
 use hikyaku::store::memory::MemoryStore;
 use hikyaku::store::{ReconcileKey, StoreError};
 use hikyaku_core::delivery::Outcome;
+use hikyaku_core::gap::Entry;
 use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::timestamp;
 use jiff::Timestamp;
@@ -71,7 +72,7 @@ struct Counting(AtomicU64);
 
 #[async_trait]
 impl Door for Counting {
-    async fn enter(&self, _: &str, _: &Item, _: bool) -> Result<Entered, StoreError> {
+    async fn enter(&self, _: &str, _: &Item, _: Entry) -> Result<Entered, StoreError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(Entered::Stored)
     }

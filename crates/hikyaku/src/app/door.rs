@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hikyaku_core::event::{content_hash, render_body};
+use hikyaku_core::gap::Entry;
 use hikyaku_core::ids::{EventId, OrganizationId};
 use hikyaku_core::operational::SourceDisabled;
 
@@ -27,8 +28,8 @@ pub(super) struct OpenDoor {
 
 #[async_trait]
 impl Door for OpenDoor {
-    async fn enter(&self, source: &str, item: &Item, only_readings: bool) -> Result<Entered, StoreError> {
-        enter(&self.inbox, source, item, only_readings).await
+    async fn enter(&self, source: &str, item: &Item, entry: Entry) -> Result<Entered, StoreError> {
+        enter(&self.inbox, source, item, entry).await
     }
 
     async fn is_healthy(&self, source: &str) -> bool {
@@ -63,19 +64,14 @@ impl Door for OpenDoor {
 }
 
 /// Lets an item into an inbox.
-pub(crate) async fn enter(
-    inbox: &Inbox,
-    source: &str,
-    item: &Item,
-    only_readings: bool,
-) -> Result<Entered, StoreError> {
+pub(crate) async fn enter(inbox: &Inbox, source: &str, item: &Item, entry: Entry) -> Result<Entered, StoreError> {
     let import = Import {
         event_type: &item.event_type,
         key: &item.key,
         changed_at: item.changed_at,
         item: &item.data,
         is_event: item.is_event,
-        only_readings,
+        entry,
     };
     Ok(match inbox.import(source, &import).await? {
         Imported::Stored => Entered::Stored,

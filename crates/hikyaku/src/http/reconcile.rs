@@ -17,10 +17,10 @@ use super::State;
 use super::fields::Fields;
 use super::openapi::requests::{InPage, ReconcileRequest};
 use super::page::{Cursor, CycleNumber, Page};
-use super::problem::{Kind, Problem};
+use super::problem::{FieldError, Kind, Problem};
 use super::recoveries::check_period;
 use super::request::{InPath, Query};
-use crate::reconcile::Status;
+use crate::reconcile::{Requested, Status};
 use crate::store::{Cycle, ReconcileKey};
 
 /// List reconciliations.
@@ -80,7 +80,13 @@ pub(super) async fn run(
 ) -> Result<(StatusCode, Json<ReconciliationJson>), Problem> {
     let period = read_period(&body, state.clock.now())?;
     let (key, _) = find(&state, &path).await?;
-    state.reconciler.request(&key, period).await?;
+    if let Requested::BeyondBudget { needed, left } = state.reconciler.request(&key, period).await? {
+        let detail = format!(
+            "is so early that the period needs {needed} calls of the provider's API or more; {left} of the budget are left, \
+             and half of them are kept for the schedule: choose a shorter period, or raise `call_budget`"
+        );
+        return Err(Problem::of_fields(Kind::InvalidRequest, vec![FieldError::new("from", &detail)]));
+    }
     let (_, status) = find(&state, &path).await?;
     Ok((StatusCode::ACCEPTED, Json(ReconciliationJson::of(&status))))
 }

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use hikyaku_core::event::{EventType, render_body};
+use hikyaku_core::gap::Entry;
 use hikyaku_core::ids::EventId;
 use hikyaku_core::ordering::Version;
 use hikyaku_core::provider::Headers;
@@ -29,8 +30,8 @@ pub struct Import<'a> {
     pub item: &'a RawValue,
     /// Whether that is an event as the provider would have sent it, with an id of its own; else it is an event's `data`.
     pub is_event: bool,
-    /// Whether only routes whose order is `fetch` get it.
-    pub only_readings: bool,
+    /// Which version it is, and whether only routes whose order is `fetch` get it.
+    pub entry: Entry,
 }
 
 /// What became of an import.
@@ -54,7 +55,7 @@ impl Inbox {
             return Ok(Imported::Nothing);
         };
         let is_parked = row.routes.is_empty();
-        if is_parked && import.only_readings {
+        if is_parked && import.entry == Entry::ForReadings {
             return Ok(Imported::Nothing);
         }
         match self.committer.record(row).await? {
@@ -83,12 +84,12 @@ impl Inbox {
         };
         let mut routes = intake.routes_for(import.event_type);
         let is_reading = |name: &String| self.outlets.get(name).is_some_and(|of| of.route.order == Order::Fetch);
-        if import.only_readings {
+        if import.entry == Entry::ForReadings {
             routes.retain(is_reading);
         }
         let park_reason = if routes.is_empty() { super::receive::no_route(import.event_type) } else { String::new() };
         Some(NewRow {
-            version: Version::new(import.changed_at, import.event_type, row.delivery.as_str()),
+            version: version(import, row.delivery.as_str()),
             key: import.key.to_owned(),
             event_type: import.event_type.to_owned(),
             routes,
@@ -98,10 +99,22 @@ impl Inbox {
     }
 }
 
-/// The body of an event about an item, and its id: the same for the same item.
+fn version(import: &Import<'_>, delivery: &str) -> Version {
+    let own = Version::new(import.changed_at, import.event_type, delivery);
+    match import.entry {
+        Entry::After(micros) => Version { micros: micros.saturating_add(1), ..own },
+        Entry::AtItsTime | Entry::ForReadings => own,
+    }
+}
+
+/// The body of an event about an item, and its id: the same for the same item after the same.
 fn rendered(import: &Import<'_>) -> Option<(String, Bytes)> {
     let Import { key, event_type, changed_at, item, .. } = import;
-    let parts = [event_type, *key, &changed_at.to_string(), item.get()];
+    let time = match import.entry {
+        Entry::After(micros) => format!("{changed_at} after {micros}"),
+        Entry::AtItsTime | Entry::ForReadings => changed_at.to_string(),
+    };
+    let parts = [event_type, *key, &time, item.get()];
     let delivery = format!("{ID_PREFIX}{}", hash_id(parts.join("\n").as_bytes()));
     let (id, event_type) = (EventId::parse(delivery.as_str()).ok()?, EventType::parse(*event_type).ok()?);
     let body = render_body(&id, &event_type, *changed_at, item);

@@ -153,9 +153,7 @@ impl Worker {
     pub(super) async fn ask(&self, call: &Call) -> Result<Response, Stop> {
         let (now, budget) = (self.tools.clock.now(), self.settings.call_budget);
         let state = self.state().await?;
-        let since = state.calls_since.filter(|since| now < end_of_budget(*since) && *since <= now);
-        let used = if since.is_some() { state.calls } else { 0 };
-        let since = since.unwrap_or(now);
+        let (since, used) = calls_until(now, &state);
         if used >= budget {
             return Err(Stop::Budget { until: end_of_budget(since) });
         }
@@ -186,6 +184,14 @@ impl Worker {
 /// The cycle of this number, if it is under way.
 fn open(state: &mut ReconcileState, number: i64) -> Option<&mut Cycle> {
     state.cycle.as_mut().filter(|cycle| cycle.number == number && cycle.ended_at.is_none())
+}
+
+/// Since when calls are counted, and how many there were.
+pub(super) fn calls_until(now: Timestamp, state: &ReconcileState) -> (Timestamp, u32) {
+    match state.calls_since.filter(|since| now < end_of_budget(*since) && *since <= now) {
+        Some(since) => (since, state.calls),
+        None => (now, 0),
+    }
 }
 
 fn end_of_budget(since: Timestamp) -> Timestamp {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hikyaku_core::daily::Daily;
-use hikyaku_core::gap::Period;
+use hikyaku_core::gap::{Entry, Period};
 use hikyaku_core::ids::OrganizationId;
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -134,8 +134,8 @@ pub struct Seen {
 /// The way into the rest of the program.
 #[async_trait]
 pub trait Door: Send + Sync + 'static {
-    /// Lets an item in, as if it had been delivered to `source`; `only_readings`: for routes alone that read present states.
-    async fn enter(&self, source: &str, item: &Item, only_readings: bool) -> Result<Entered, StoreError>;
+    /// Lets an item in, as if it had been delivered to `source`.
+    async fn enter(&self, source: &str, item: &Item, entry: Entry) -> Result<Entered, StoreError>;
     /// Whether deliveries to `source` could be taken now.
     async fn is_healthy(&self, source: &str) -> bool;
     /// Tells the organization that a provider's webhook is off.
@@ -153,6 +153,22 @@ pub struct Tools {
     pub exchange: Arc<dyn Exchange>,
     /// Where missing items go.
     pub door: Arc<dyn Door>,
+}
+
+/// What became of a wish for a period to be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requested {
+    /// It will be done.
+    Noted,
+    /// It would leave too little of the budget.
+    BeyondBudget {
+        /// How many calls it needs at least, counted up to the budget.
+        needed: u32,
+        /// How many are left in the present 30 days.
+        left: u32,
+    },
+    /// There is no such reconciliation.
+    Nowhere,
 }
 
 /// How a reconciliation stands.
@@ -219,15 +235,15 @@ impl Reconciler {
         }
     }
 
-    /// Has a period compared as soon as possible, or (`None`) the next cycle begin now. Periods that wait become one. `false`
-    /// where there is no such reconciliation.
+    /// Has a period compared as soon as possible, or (`None`) the next cycle begin now. Periods that wait become one.
     ///
     /// # Errors
     /// The store's; then nothing is noted.
-    pub async fn request(&self, key: &ReconcileKey, period: Option<Period>) -> Result<bool, StoreError> {
-        let Some(worker) = self.workers.get(key) else { return Ok(false) };
-        worker.request(period).await?;
-        Ok(true)
+    pub async fn request(&self, key: &ReconcileKey, period: Option<Period>) -> Result<Requested, StoreError> {
+        match self.workers.get(key) {
+            Some(worker) => worker.request(period).await,
+            None => Ok(Requested::Nowhere),
+        }
     }
 
     /// A reconciliation's cycles, newest first.
@@ -337,8 +353,17 @@ impl Worker {
         Ok(Status { settings: self.settings.clone(), state: self.state().await? })
     }
 
-    async fn request(&self, period: Option<Period>) -> Result<(), StoreError> {
+    async fn request(&self, period: Option<Period>) -> Result<Requested, StoreError> {
         let now = self.tools.clock.now();
+        if let Some(period) = period {
+            let (_, used) = cycle::calls_until(now, &self.state().await?);
+            let left = self.settings.call_budget.saturating_sub(used);
+            let needed = self.fewest_calls(period);
+            // Half of them are the schedule's, which would stand still for weeks without.
+            if needed > left / 2 {
+                return Ok(Requested::BeyondBudget { needed, left });
+            }
+        }
         self.change(|state| {
             let period = period.unwrap_or_else(|| {
                 let next = self.next_period(state.mark, now);
@@ -351,7 +376,17 @@ impl Worker {
         .await?;
         // The node that compares may be another one; it looks every few seconds.
         self.wake.notify_one();
-        Ok(())
+        Ok(Requested::Noted)
+    }
+
+    /// How many calls a period needs at least: one for each piece of it.
+    fn fewest_calls(&self, period: Period) -> u32 {
+        let (mut calls, mut rest) = (0, Some(period));
+        while let Some(period) = rest.filter(|_| calls < self.settings.call_budget) {
+            calls += 1;
+            rest = Period::around(self.adapter.first_slice(period).to, period.to);
+        }
+        calls
     }
 
     /// The state as it stands.

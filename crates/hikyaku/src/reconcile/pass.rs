@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use hikyaku_core::gap::{Known, Period, Standing, compare};
+use hikyaku_core::gap::{Entry, Known, Period, Standing, compare};
 use hikyaku_core::json;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -184,16 +184,19 @@ impl Worker {
             return Ok(());
         }
         let standing = compare(&read(item.data.get()), item.changed_at, known.map(of_known).as_ref());
-        let entered = match standing {
+        let entry = match standing {
             Standing::Known => {
                 counts.known += 1;
                 return Ok(());
             }
-            Standing::Missing => self.tools.door.enter(&self.settings.source, item, false).await?,
-            Standing::Different { is_newer } => self.tools.door.enter(&self.settings.source, item, !is_newer).await?,
+            Standing::Missing => Entry::AtItsTime,
+            // Events have an order of their own among those of one time.
+            Standing::Different(Entry::After(_)) if item.is_event => Entry::AtItsTime,
+            Standing::Different(entry) => entry,
         };
+        let entered = self.tools.door.enter(&self.settings.source, item, entry).await?;
         match (standing, entered) {
-            (Standing::Different { .. }, _) => counts.different += 1,
+            (Standing::Different(_), _) => counts.different += 1,
             // It is parked since an earlier cycle: nobody takes it.
             (_, Entered::Known) => counts.known += 1,
             _ => counts.missing += 1,

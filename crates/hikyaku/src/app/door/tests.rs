@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use hikyaku_core::event::EventPattern;
+use hikyaku_core::gap::Entry;
 use hikyaku_core::ids::EventId;
 use hikyaku_core::provider::Preset;
 use hikyaku_core::signature::Secret;
@@ -109,21 +110,21 @@ async fn rows(store: &MemoryStore) -> Vec<InboxRowView> {
 #[tokio::test]
 async fn t4_t5_what_is_missing_enters_once_and_what_nobody_takes_is_parked() {
     let (door, store) = door();
-    for (event_type, source, only_readings, expected) in [
-        ("sale.created", "shop", false, Entered::Stored),
-        ("sale.created", "shop", false, Entered::Known),
-        ("order.created", "shop", true, Entered::Known),
-        ("order.created", "shop", false, Entered::Parked),
-        ("sale.created", "gone", false, Entered::Known),
+    for (event_type, source, entry, expected) in [
+        ("sale.created", "shop", Entry::AtItsTime, Entered::Stored),
+        ("sale.created", "shop", Entry::AtItsTime, Entered::Known),
+        ("order.created", "shop", Entry::ForReadings, Entered::Known),
+        ("order.created", "shop", Entry::AtItsTime, Entered::Parked),
+        ("sale.created", "gone", Entry::AtItsTime, Entered::Known),
     ] {
-        let entered = door.enter(source, &item(event_type, "k"), only_readings).await.unwrap();
-        assert_eq!(entered, expected, "{event_type} {source} {only_readings}");
+        let entered = door.enter(source, &item(event_type, "k"), entry).await.unwrap();
+        assert_eq!(entered, expected, "{event_type} {source} {entry:?}");
     }
     let rows = rows(&store).await;
     assert_eq!(rows.iter().map(|row| row.event_type.as_str()).collect::<Vec<_>>(), ["order.created", "sale.created"]);
     store.set_down(Operation::Commit, true);
     assert!(
-        door.enter("shop", &item("sale.created", "k2"), false).await.is_err(),
+        door.enter("shop", &item("sale.created", "k2"), Entry::AtItsTime).await.is_err(),
         "nothing is said to be stored that is not"
     );
 }

@@ -1,5 +1,6 @@
 //! Rows that no delivery brought (T4, T5).
 
+use hikyaku_core::gap::Entry;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
@@ -19,7 +20,7 @@ fn listed(item: &RawValue, second: i64) -> Import<'_> {
         changed_at: Timestamp::from_second(second).unwrap(),
         item,
         is_event: false,
-        only_readings: false,
+        entry: Entry::AtItsTime,
     }
 }
 
@@ -72,6 +73,27 @@ async fn c4_an_item_is_judged_by_the_time_of_its_change_beside_deliveries() {
     assert_eq!(books.deliveries().len(), 2);
 }
 
+/// The list has what another event of the same instant had overwritten, even if it was itself listed before.
+#[tokio::test(start_paused = true)]
+async fn c4_an_item_that_follows_what_is_of_its_time_takes_effect() {
+    let books = books();
+    let mut rig = Rig::new(vec![route("books", "*", Order::Latest, Once::Delivery)], &[("books", books.clone())]);
+    rig.run();
+    let first = item(r#"{"id":"k","n":1}"#);
+    let micros = Timestamp::from_second(10).unwrap().as_microsecond();
+    assert_eq!(rig.inbox.import("shop", &listed(&first, 10)).await.unwrap(), Imported::Stored);
+    rig.settle().await;
+    rig.send("zz", sale("zz", "k", 10)).await;
+    rig.settle().await;
+    let follows = Import { entry: Entry::After(micros), ..listed(&first, 10) };
+    assert_eq!(rig.inbox.import("shop", &follows).await.unwrap(), Imported::Stored);
+    assert_eq!(rig.inbox.import("shop", &follows).await.unwrap(), Imported::Nothing);
+    rig.settle().await;
+    let [last, ..] = &rows(&rig).await[..] else { panic!() };
+    assert_eq!((last.state, last.timestamp.as_microsecond()), (RowState::Done, micros + 1));
+    assert_eq!(books.deliveries().len(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn t5_an_item_that_is_an_event_has_the_id_under_which_it_would_be_pushed() {
     let books = books();
@@ -89,7 +111,7 @@ async fn t5_an_item_that_is_an_event_has_the_id_under_which_it_would_be_pushed()
 async fn t6_an_item_that_nobody_takes_is_parked_unless_only_readings_were_meant() {
     let rig = Rig::new(vec![route("books", "order.*", Order::Every, Once::Delivery)], &[("books", books())]);
     let sale = item(r#"{"id":"k"}"#);
-    let for_readings = Import { only_readings: true, ..listed(&sale, 1) };
+    let for_readings = Import { entry: Entry::ForReadings, ..listed(&sale, 1) };
     assert_eq!(rig.inbox.import("shop", &for_readings).await.unwrap(), Imported::Nothing);
     assert_eq!(rig.inbox.import("shop", &listed(&sale, 1)).await.unwrap(), Imported::Parked);
     let [row] = rows(&rig).await.try_into().unwrap();

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use axum::http::header::RETRY_AFTER;
-use hikyaku_core::gap::Period;
+use hikyaku_core::gap::{Entry, Period};
 use hikyaku_core::timestamp;
 use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 
 use super::rig::{Rig, before, no_trick, settings};
 use super::shop::{answer, key, organization};
-use crate::reconcile::{Reconciler, Settings, Tools};
+use crate::reconcile::{Reconciler, Requested, Settings, Tools};
 use crate::store::StoreError;
 
 #[tokio::test(start_paused = true)]
@@ -21,17 +21,35 @@ async fn t4_what_is_missing_comes_in_once_and_the_report_says_what_was_found() {
         format!(r#"{{"data":{{"id":"{key}","timestamp":"{}","total":{total}}}}}"#, timestamp::format(before(minutes)))
     };
     rig.know("b", 40, &body("b", 40, 5)).await;
-    rig.know("c", 30, &body("c", 30, 7)).await;
+    rig.know("c", 29, &body("c", 29, 7)).await;
     rig.know("gone", 35, &body("gone", 35, 5)).await;
     rig.run();
     let counts = rig.ended(1).await.counts;
     let found = (counts.listed, counts.known, counts.missing, counts.repaired, counts.different, counts.unknown);
     assert_eq!(found, (5, 1, 3, 4, 1, 1));
     let entered = rig.door.entered.lock().unwrap().clone();
-    assert!(entered.contains(&("c".to_owned(), true)), "what differs and is not newer goes to readings alone");
-    assert!(entered.contains(&("a".to_owned(), false)));
+    assert!(
+        entered.contains(&("c".to_owned(), Entry::ForReadings)),
+        "what differs and is older goes to readings alone"
+    );
+    assert!(entered.contains(&("a".to_owned(), Entry::AtItsTime)));
     let again = rig.ended(2).await.counts;
     assert_eq!((again.missing, again.known), (0, 4), "c differs still");
+}
+
+/// Two changes of one instant: which of them is the state, the provider alone knows, and its list says it.
+#[tokio::test(start_paused = true)]
+async fn c4_what_differs_and_is_of_the_same_time_follows_what_is_known() {
+    let rig = Rig::new(&[("a", 50)], settings());
+    let at = timestamp::format(before(50));
+    rig.know("a", 50, &format!(r#"{{"data":{{"id":"a","timestamp":"{at}","total":7}}}}"#)).await;
+    rig.run();
+    let counts = rig.ended(1).await.counts;
+    assert_eq!((counts.different, counts.repaired), (1, 1));
+    let entered = rig.door.entered.lock().unwrap().clone();
+    assert_eq!(entered, [("a".to_owned(), Entry::After(before(50).as_microsecond()))]);
+    let again = rig.ended(2).await.counts;
+    assert_eq!((again.known, again.different), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +126,11 @@ async fn a_provider_that_asks_for_patience_gets_it() {
     tokio::time::sleep(Duration::from_secs(899)).await;
     let cycle = rig.cycles().await.remove(0);
     assert!(cycle.ended_at.is_none() && cycle.problem.contains("429"), "{cycle:?}");
-    assert!(rig.reconciler.request(&key("sales"), None).await.unwrap(), "impatience changes nothing");
+    assert_eq!(
+        rig.reconciler.request(&key("sales"), None).await.unwrap(),
+        Requested::Noted,
+        "impatience changes nothing"
+    );
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(rig.provider.asked.lock().unwrap().len(), 1);
     let cycle = rig.ended(1).await;
@@ -166,6 +188,21 @@ async fn a_budget_that_is_used_up_is_said_and_the_next_one_goes_on() {
     assert_eq!((ended.calls, rig.entered()), (5, vec!["a".to_owned()]));
 }
 
+/// Years of days would use the budget up in a minute, and leave the schedule nothing for a month.
+#[tokio::test(start_paused = true)]
+async fn a_period_that_needs_more_than_half_of_what_is_left_is_not_begun() {
+    let rig = Rig::new(&[("a", 50)], Settings { call_budget: 21, ..settings() });
+    let asked = async |days: u64| {
+        let to = before(0);
+        let from = to.checked_sub(Duration::from_secs(days * 24 * 3600)).unwrap();
+        rig.reconciler.request(&key("sales"), Period::around(from, to)).await.unwrap()
+    };
+    assert_eq!(asked(11).await, Requested::BeyondBudget { needed: 11, left: 21 });
+    assert_eq!(asked(10_000).await, Requested::BeyondBudget { needed: 21, left: 21 });
+    assert_eq!(rig.reconciler.status(&key("sales")).await.unwrap().unwrap().state.wanted, None);
+    assert_eq!(asked(10).await, Requested::Noted);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_period_that_is_asked_for_moves_no_mark_that_it_does_not_reach() {
     let rig = Rig::new(&[("old", 40 * 24 * 60), ("a", 10)], settings());
@@ -174,9 +211,9 @@ async fn a_period_that_is_asked_for_moves_no_mark_that_it_does_not_reach() {
     let mark = |status: Vec<crate::reconcile::Status>| status[0].state.mark;
     let before_it = mark(rig.reconciler.list(&organization()).await.unwrap());
     let (from, to) = (before(41 * 24 * 60), before(39 * 24 * 60));
-    assert!(rig.reconciler.request(&key("sales"), Period::around(from, to)).await.unwrap());
+    assert_eq!(rig.reconciler.request(&key("sales"), Period::around(from, to)).await.unwrap(), Requested::Noted);
     rig.ended(2).await;
     assert_eq!(rig.entered(), ["a", "old"]);
     assert_eq!(mark(rig.reconciler.list(&organization()).await.unwrap()), before_it);
-    assert!(!rig.reconciler.request(&key("other"), None).await.unwrap());
+    assert_eq!(rig.reconciler.request(&key("other"), None).await.unwrap(), Requested::Nowhere);
 }

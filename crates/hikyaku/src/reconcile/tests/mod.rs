@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::http::Method;
+use hikyaku_core::gap::Entry;
 use hikyaku_core::ids::OrganizationId;
 
 use super::adapter::Item;
@@ -32,7 +33,7 @@ impl Exchange for Nobody {
 
 #[async_trait]
 impl Door for Nobody {
-    async fn enter(&self, _: &str, _: &Item, _: bool) -> Result<Entered, StoreError> {
+    async fn enter(&self, _: &str, _: &Item, _: Entry) -> Result<Entered, StoreError> {
         pending().await
     }
 

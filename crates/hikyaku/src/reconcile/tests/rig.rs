@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::http::{HeaderMap, Method};
+use hikyaku_core::gap::Entry;
 use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::ordering::Version;
 use hikyaku_core::timestamp;
@@ -74,7 +75,7 @@ impl Exchange for Provider {
 /// Keeps what goes in, and records it as the inbox would.
 pub(super) struct Kept {
     store: Arc<MemoryStore>,
-    pub(super) entered: Mutex<Vec<(String, bool)>>,
+    pub(super) entered: Mutex<Vec<(String, Entry)>>,
     pub(super) told: Mutex<Vec<Seen>>,
     pub(super) fails: Mutex<VecDeque<StoreError>>,
 }
@@ -98,12 +99,16 @@ pub(super) fn row(key: &str, at: Timestamp, body: String) -> NewRow {
 
 #[async_trait]
 impl Door for Kept {
-    async fn enter(&self, _: &str, item: &Item, only_readings: bool) -> Result<Entered, StoreError> {
+    async fn enter(&self, _: &str, item: &Item, entry: Entry) -> Result<Entered, StoreError> {
         if let Some(error) = self.fails.lock().unwrap().pop_front() {
             return Err(error);
         }
-        self.entered.lock().unwrap().push((item.key.clone(), only_readings));
-        let row = row(&item.key, item.changed_at, format!(r#"{{"data":{}}}"#, item.data));
+        self.entered.lock().unwrap().push((item.key.clone(), entry));
+        let mut row = row(&item.key, item.changed_at, format!(r#"{{"data":{}}}"#, item.data));
+        if let Entry::After(micros) = entry {
+            row.delivery.push_str("-after");
+            row.version = Version { micros: micros + 1, ..row.version };
+        }
         self.store.commit(Group { record: vec![row], ..Group::default() }).await?;
         Ok(Entered::Stored)
     }

@@ -9,6 +9,7 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use hikyaku_core::delivery::Outcome;
 use hikyaku_core::event::EventPattern;
+use hikyaku_core::gap::Entry;
 use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::provider::Preset;
 use hikyaku_core::retry::RetrySchedule;
@@ -28,7 +29,7 @@ use crate::inbox::{Inbox, OnBadSignature, Once, Order, Route, Source};
 use crate::outbound::Response;
 use crate::provider_api::Credential;
 use crate::reconcile::adapter::{Item, Kind, Lister, What};
-use crate::reconcile::{Door, Entered, Reconciler, Seen, Settings, Tools, Watch};
+use crate::reconcile::{Door, Entered, Reconciler, Requested, Seen, Settings, Tools, Watch};
 use crate::sandbox::faults::Plan;
 use crate::sandbox::{self, Receiver, Sandbox, world};
 use crate::store::memory::MemoryStore;
@@ -50,8 +51,8 @@ pub(super) struct ToInbox(pub(super) Arc<Inbox>);
 
 #[async_trait]
 impl Door for ToInbox {
-    async fn enter(&self, source: &str, item: &Item, only_readings: bool) -> Result<Entered, StoreError> {
-        door::enter(&self.0, source, item, only_readings).await
+    async fn enter(&self, source: &str, item: &Item, entry: Entry) -> Result<Entered, StoreError> {
+        door::enter(&self.0, source, item, entry).await
     }
 
     async fn is_healthy(&self, source: &str) -> bool {
@@ -121,7 +122,7 @@ impl Shop {
     pub(super) async fn one_cycle(&self) {
         for name in ["sales", "orders"] {
             let before = self.last_ended(name).await;
-            assert!(self.reconciler.request(&key(name), None).await.unwrap());
+            assert_eq!(self.reconciler.request(&key(name), None).await.unwrap(), Requested::Noted);
             let deadline = self.clock.schedule().checked_add(Duration::from_secs(24 * 3600)).unwrap();
             while self.last_ended(name).await == before {
                 assert!(self.clock.schedule() < deadline, "the cycle of {name} never ends");

@@ -60,6 +60,7 @@ fn week(seed: u64) {
     );
     print!("{told}");
     if let Some(folder) = std::env::var_os(REPORT) {
+        std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(Path::new(&folder).join(format!("week-{seed:02}")), told).unwrap();
     }
 }

@@ -76,6 +76,8 @@ pub(crate) async fn t5_a_key_is_known_by_its_rows_or_by_its_effect(store: &dyn S
     let rows = vec![
         NewRow { body: body("newer"), ..row("d1", "k", 5) },
         NewRow { body: body("older"), ..row("d2", "k", 4) },
+        NewRow { body: body("stands"), ..row("t2", "tie", 4) },
+        NewRow { body: body("is stale"), ..row("t1", "tie", 4) },
         NewRow { body: body("larger than 20 bytes, by far"), ..row("d3", "big", 3) },
         NewRow { organization: organization("other"), ..row("d4", "theirs", 3) },
         NewRow { provider: "other".into(), ..row("d5", "elsewhere", 3) },
@@ -83,11 +85,12 @@ pub(crate) async fn t5_a_key_is_known_by_its_rows_or_by_its_effect(store: &dyn S
         parked,
     ];
     record(store, rows).await;
-    let found = known(store, &["big", "none", "k", "theirs", "elsewhere", "parked", ""]).await;
+    let found = known(store, &["big", "none", "k", "theirs", "elsewhere", "parked", "", "tie"]).await;
     let micros = |seconds| Some(row("d", "k", seconds).version.micros);
     let big = KnownKey { micros: micros(3), body: None };
     let newest = KnownKey { micros: micros(5), body: Some(body("newer")) };
-    assert_eq!(found, [Some(big), None, Some(newest), None, None, None, None]);
+    let tie = KnownKey { micros: micros(4), body: Some(body("stands")) };
+    assert_eq!(found, [Some(big), None, Some(newest), None, None, None, None, Some(tie)]);
 
     // The rows go; that their key had an effect is remembered.
     for lane in claim_lanes(store, "a", 10).await {

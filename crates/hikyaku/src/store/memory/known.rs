@@ -9,7 +9,7 @@ impl Inbox {
     pub(super) fn known_keys(&self, query: &KnownKeysQuery) -> Vec<Option<KnownKey>> {
         let newest = |key: &String| {
             let ours = self.of_key(&query.organization, &query.provider, key).filter(|row| counts(row));
-            ours.filter(|_| !key.is_empty()).max_by_key(|row| (row.new.version.micros, row.position.0))
+            ours.filter(|_| !key.is_empty()).max_by(|a, b| a.new.version.cmp(&b.new.version))
         };
         let of_row = |row: &Row| KnownKey {
             micros: Some(row.new.version.micros),

@@ -1,5 +1,6 @@
 //! Connections: a few, kept, each set up so that its commits last; and a short answer while there are none.
 
+use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +38,31 @@ pub(super) struct Connections {
     reach: Mutex<Reach>,
 }
 
+/// A connection on loan. Dropped without [`Lent::give_back`] it is closed: what was cut short, by a caller who went away or
+/// a deadline, may have left a transaction open, and whoever had the connection next would read its old state.
+pub(super) struct Lent(Option<Object>);
+
+impl Lent {
+    /// Lets others use the connection.
+    pub(super) fn give_back(mut self) {
+        self.0.take();
+    }
+}
+
+impl Deref for Lent {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        self.0.as_ref().expect("only giving it back takes it, and that ends the loan")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.take().map(Object::take);
+    }
+}
+
 /// Whether the database can be reached, as far as is known.
 #[derive(Default)]
 struct Reach {
@@ -54,7 +80,12 @@ impl Connections {
         Ok(Self { pool: pool(config, most)?, reach: Mutex::default() })
     }
 
-    /// A connection, once one is free.
+    /// A connection for several statements, once one is free.
+    pub(super) async fn lend(&self) -> Result<Lent, StoreError> {
+        self.get().await.map(|connection| Lent(Some(connection)))
+    }
+
+    /// A connection for one statement, once one is free.
     pub(super) async fn get(&self) -> Result<Object, StoreError> {
         self.check_reach()?;
         match self.pool.get().await {

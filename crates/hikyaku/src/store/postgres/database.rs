@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::OpenError;
-use super::connections::{Connections, DEADLINE, MAX_WAIT};
+use super::connections::{Connections, DEADLINE, Lent, MAX_WAIT};
 use super::days::Days;
 use super::errors::After;
 use super::transaction::{Parameters, Transaction};
@@ -179,7 +179,7 @@ impl Shared {
         let mut tries = 0;
         loop {
             tries += 1;
-            let connection = self.connections.get().await?;
+            let connection = self.connections.lend().await?;
             let transaction = Transaction::new(&connection, &self.webhooks);
             let all = async {
                 if let Some(begin) = begin {
@@ -192,7 +192,11 @@ impl Shared {
                 Ok(answer)
             };
             let failure = match within_deadline(all).await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    drop(transaction);
+                    connection.give_back();
+                    return Ok(answer);
+                }
                 Err(error) => Failure { error: transaction.cause(error), after: transaction.after() },
             };
             drop(transaction);
@@ -204,11 +208,11 @@ impl Shared {
     }
 
     /// Gives a connection back after a failure, without a transaction on it; one that is broken is closed.
-    async fn put_back(&self, connection: Object, after: After, in_transaction: bool) {
+    async fn put_back(&self, connection: Lent, after: After, in_transaction: bool) {
         let is_usable = matches!(after, After::Usable | After::TryAgain | After::NoPlace)
             && (!in_transaction || within_deadline(rolled_back(&connection)).await.is_ok());
-        if !is_usable {
-            drop(Object::take(connection));
+        if is_usable {
+            connection.give_back();
         }
     }
 
@@ -236,7 +240,7 @@ impl Shared {
         loop {
             tries += 1;
             writer.number += 1;
-            let connection = self.connections.get().await?;
+            let connection = self.connections.lend().await?;
             let transaction = Transaction::new(&connection, &self.webhooks);
             let number: Parameters<'_> = &[&self.node, &writer.line, &writer.number];
             let begun = async {
@@ -250,12 +254,14 @@ impl Shared {
                 Ok(answer) => match commit(&transaction).await {
                     Ok(()) => {
                         transaction.committed();
+                        drop(transaction);
+                        connection.give_back();
                         return Ok(answer);
                     }
                     Err(Failure { error: StoreError::Unknown(reason), .. }) => {
                         transaction.committed();
                         drop(transaction);
-                        drop(Object::take(connection));
+                        drop(connection);
                         return self.resolve(writer, reason).await.map(|()| answer);
                     }
                     Err(failure) => failure,

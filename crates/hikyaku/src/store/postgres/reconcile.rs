@@ -33,7 +33,7 @@ const SAVE_CYCLE: &str = "INSERT INTO reconcile_cycles (organization, name, numb
         done_to = excluded.done_to, started_at = excluded.started_at, ended_at = excluded.ended_at,
         listed = excluded.listed, known = excluded.known, missing = excluded.missing, repaired = excluded.repaired,
         different = excluded.different, unknown = excluded.unknown, calls = excluded.calls, problem = excluded.problem";
-/// Per key the row with the greatest timestamp, its body where it is small enough, and whether the key had an effect.
+/// Per key the row of the newest version, its body where it is small enough, and whether the key had an effect.
 /// A key has few rows.
 pub(super) const KNOWN_KEYS: &str = "SELECT newest.micros,
         (SELECT body FROM inbox_bodies AS b WHERE b.organization = $1 AND b.due_since = newest.due_since
@@ -44,7 +44,7 @@ pub(super) const KNOWN_KEYS: &str = "SELECT newest.micros,
     LEFT JOIN LATERAL (SELECT micros, due_since, position FROM inbox_rows AS r
         WHERE r.organization = $1 AND r.key = asked.key AND r.provider = $2 AND r.key <> ''
             AND r.state NOT IN ('parked', 'quarantined')
-        ORDER BY micros DESC, position DESC LIMIT 1) AS newest ON TRUE
+        ORDER BY micros DESC, rank DESC, event DESC LIMIT 1) AS newest ON TRUE
     ORDER BY asked.place";
 pub(super) const TIMED_KEYS: &str = "SELECT micros, position, key, type FROM inbox_rows
     WHERE organization = $1 AND provider = $2 AND (micros, position) > ($3, $4) AND micros < $5

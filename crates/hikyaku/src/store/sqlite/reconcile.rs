@@ -24,9 +24,10 @@ const CYCLES: &str = "SELECT number, from_at, to_at, done_to, started_at, ended_
 const SAVE_CYCLE: &str = "INSERT OR REPLACE INTO reconcile_cycles (organization, name, number, from_at, to_at, done_to,
         started_at, ended_at, listed, known, missing, repaired, different, unknown, calls, problem)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
-/// The row with the greatest timestamp: SQLite takes the other columns from where it finds the maximum. A key has few rows.
-const NEWEST_OF_KEY: &str = "SELECT MAX(micros), position FROM inbox_rows
-    WHERE organization = ?1 AND key = ?2 AND provider = ?3 AND state NOT IN ('parked', 'quarantined')";
+/// The row of the newest version. A key has few rows.
+const NEWEST_OF_KEY: &str = "SELECT micros, position FROM inbox_rows
+    WHERE organization = ?1 AND key = ?2 AND provider = ?3 AND state NOT IN ('parked', 'quarantined')
+    ORDER BY micros DESC, rank DESC, event DESC LIMIT 1";
 const SMALL_BODY: &str = "SELECT body FROM inbox_bodies WHERE position = ?1 AND length(body) <= ?2";
 const HAD_EFFECT: &str = "SELECT EXISTS (SELECT 1 FROM applied INDEXED BY applied_key
     WHERE organization = ?1 AND provider = ?2 AND lane = ?3)";
@@ -151,9 +152,9 @@ fn known_key(db: &Connection, query: &KnownKeysQuery, key: &str) -> Result<Optio
     }
     let organization = query.organization.as_str();
     let of_key = [organization, key, &query.provider];
-    let newest = db.prepare_cached(NEWEST_OF_KEY)?.query_row(of_key, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    if let (Some(micros), Some(position)) = newest {
-        let (position, micros): (i64, i64) = (position, micros);
+    let mut newest = db.prepare_cached(NEWEST_OF_KEY)?;
+    let newest: Option<(i64, i64)> = newest.query_row(of_key, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    if let Some((micros, position)) = newest {
         let mut statement = db.prepare_cached(SMALL_BODY)?;
         let body = statement.query_row(params![position, query.max_body_bytes], |row| row.get::<_, Vec<u8>>(0));
         return Ok(Some(KnownKey { micros: Some(micros), body: body.optional()?.map(Bytes::from) }));

@@ -1,5 +1,8 @@
 //! A PostgreSQL for the tests: one server for all of them, and a database for each.
 //!
+//! To drop a database makes the server write everything to the disk, which took longer than most tests; so a database is
+//! emptied at a test's end, and the next one goes on with it.
+//!
 //! The variable `HIKYAKU_TEST_POSTGRES` names a server to use, by a URL whose user may create databases. Without it
 //! `tests/postgres` starts one below the temporary directory, which ends when no process of the tests is left. No other
 //! server is ever used.
@@ -8,11 +11,18 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio_postgres::{Client, NoTls};
 
-/// A database of a test's own, dropped at its end.
+/// The names of the databases that are empty and nobody's; and numbers, so that no name comes twice.
+const PREPARE: &str = "CREATE TABLE IF NOT EXISTS free_test_databases (name text PRIMARY KEY);
+    CREATE SEQUENCE IF NOT EXISTS test_databases";
+const NEXT_NAME: &str = "SELECT 'hikyaku_test_' || nextval('test_databases')";
+/// Whoever takes a name out of the table has the database.
+const TAKE_FREE: &str = "DELETE FROM free_test_databases
+    WHERE name = (SELECT name FROM free_test_databases LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING name";
+
+/// A database of a test's own.
 pub(crate) struct TestDatabase {
     server: String,
     name: String,
@@ -21,22 +31,21 @@ pub(crate) struct TestDatabase {
 impl TestDatabase {
     /// An empty one.
     pub(crate) async fn create() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let server = tokio::task::spawn_blocking(server_url).await.unwrap();
-        let name = format!("test_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let admin = connect(&server).await;
-        // A process of the same number may have been killed before it could tidy up.
-        admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await.unwrap();
+        // Fails where another makes it at the same moment.
+        let _ = admin.batch_execute(PREPARE).await;
+        if let Some(free) = admin.query_opt(TAKE_FREE, &[]).await.unwrap() {
+            return Self { server, name: free.get(0) };
+        }
+        let name: String = admin.query_one(NEXT_NAME, &[]).await.unwrap().get(0);
         admin.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
         Self { server, name }
     }
 
     /// Its URL.
     pub(crate) fn url(&self) -> String {
-        let (server, parameters) = self.server.split_once('?').unwrap_or((&self.server, ""));
-        let (server, _) = server.rsplit_once('/').unwrap();
-        let parameters = if parameters.is_empty() { String::new() } else { format!("?{parameters}") };
-        format!("{server}/{}{parameters}", self.name)
+        url(&self.server, &self.name)
     }
 
     /// A connection to it, as the user's own program has one.
@@ -48,14 +57,42 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
-        let drop = move || {
+        let give_back = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let statement = format!("DROP DATABASE {name} WITH (FORCE)");
-            runtime.block_on(async { connect(&server).await.batch_execute(&statement).await })
+            runtime.block_on(give_back(&server, &name))
         };
-        // A thread of its own, because this one may be a runtime's. A database that stays goes with its server.
-        let _ = std::thread::spawn(drop).join();
+        // A thread of its own, because this one may be a runtime's. A database that is not given back goes with its server.
+        let _ = std::thread::spawn(give_back).join();
     }
+}
+
+/// Leaves a database as a new one is.
+async fn give_back(server: &str, name: &str) -> Result<(), tokio_postgres::Error> {
+    let admin = connect(server).await;
+    let others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";
+    admin.query(others, &[&name]).await?;
+    // Whoever still knows the old name finds nothing.
+    let new: String = admin.query_one(NEXT_NAME, &[]).await?.get(0);
+    admin.batch_execute(&format!("ALTER DATABASE {name} RENAME TO {new}")).await?;
+    admin.batch_execute(&format!("ALTER DATABASE {new} RESET ALL")).await?;
+    let database = connect(&url(server, &new)).await;
+    let schemas = "SELECT quote_ident(nspname) FROM pg_namespace
+        WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'";
+    for schema in database.query(schemas, &[]).await? {
+        database.batch_execute(&format!("DROP SCHEMA {} CASCADE", schema.get::<_, &str>(0))).await?;
+    }
+    // As PostgreSQL makes it.
+    let public = "CREATE SCHEMA public AUTHORIZATION pg_database_owner; GRANT USAGE ON SCHEMA public TO PUBLIC";
+    database.batch_execute(public).await?;
+    admin.execute("INSERT INTO free_test_databases VALUES ($1)", &[&new]).await?;
+    Ok(())
+}
+
+fn url(server: &str, database: &str) -> String {
+    let (server, parameters) = server.split_once('?').unwrap_or((server, ""));
+    let (server, _) = server.rsplit_once('/').unwrap();
+    let parameters = if parameters.is_empty() { String::new() } else { format!("?{parameters}") };
+    format!("{server}/{database}{parameters}")
 }
 
 async fn connect(url: &str) -> Client {

@@ -81,10 +81,10 @@ impl Config {
 
 /// A running program with its directory.
 pub(crate) struct Server {
+    process: Process, // ends before what it works in
     dir: Arc<TempDir>,
     config: Config,
     store: Store,
-    process: Process,
 }
 
 /// Which store the programs of the tests have: `postgres`, or (unset) a file of their own.

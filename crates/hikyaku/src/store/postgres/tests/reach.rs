@@ -132,3 +132,32 @@ async fn virtual_time_stands_still_while_the_database_is_asked() {
     }
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
+
+/// Whoever asked may go away at any time, and what stood still may come back late: the next one who gets the connection
+/// reads what is there then.
+#[tokio::test]
+async fn a_read_that_is_cut_short_leaves_nothing_to_the_next() {
+    let database = TestDatabase::create().await;
+    let options = Options { connections: 1, ..Options::default() };
+    let one = PostgresStore::open(&database.url(), Seal::default(), &SystemClock::start(), options).await.unwrap();
+    create(&one, &["w"]).await;
+    let keeper = database.client().await;
+    keeper.batch_execute("BEGIN; LOCK TABLE event_ids").await.unwrap();
+    let is_waited_for = async {
+        let sql = "SELECT TRUE FROM pg_locks WHERE NOT granted AND relation = 'event_ids'::regclass";
+        while keeper.query_opt(sql, &[]).await.unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let (organization, event) = (acme(), event_id("e"));
+    tokio::select! {
+        biased;
+        answer = one.event(&organization, &event) => panic!("{answer:?}"),
+        () = is_waited_for => {}
+    }
+    keeper.batch_execute("COMMIT").await.unwrap();
+    let other = open(&database).await;
+    store_events(&other, &["e"]).await;
+    assert!(one.event(&organization, &event).await.unwrap().is_some(), "published before it was asked for");
+    one.ping().await.unwrap();
+}
