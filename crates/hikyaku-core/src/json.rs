@@ -101,7 +101,7 @@ fn child<'a>(value: &'a RawValue, token: &str) -> Option<&'a RawValue> {
     match value.get().as_bytes().first()? {
         b'{' => serde_json::Deserializer::from_str(value.get()).deserialize_map(Member(token)).ok()?,
         b'[' => {
-            let plain = token == "0" || !token.starts_with('0');
+            let plain = token == "0" || !token.starts_with(['0', '+']);
             let index: usize = plain.then(|| token.parse().ok())??;
             let items: Vec<&'a RawValue> = serde_json::from_str(value.get()).ok()?;
             items.get(index).copied()
@@ -126,6 +126,7 @@ mod tests {
             ("/data/a~1b/0", Some("1.0")),
             ("/data/a~1b/1/~0", Some("1e400")),
             ("/data/a~1b/01", None),
+            ("/data/a~1b/+0", None),
             ("/data/a~1b/2", None),
             ("/data/missing", None),
             ("/data2/x", None),

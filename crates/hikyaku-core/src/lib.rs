@@ -22,6 +22,8 @@ pub mod envelope;
 pub mod event;
 #[cfg(feature = "sender")]
 pub mod explain;
+#[cfg(all(feature = "sender", any(test, feature = "fuzz")))]
+pub mod fuzz;
 #[cfg(feature = "sender")]
 pub mod gap;
 pub mod ids;

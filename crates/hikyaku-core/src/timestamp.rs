@@ -12,6 +12,8 @@ pub const MAX_TIMESTAMP_BYTES: usize = 40;
 const FIRST_MILLISECOND: u64 = 100_000_000_000;
 /// When the year 0 begins, in milliseconds; RFC 3339 has no way to write what was before.
 const FIRST_YEAR: i64 = -62_167_219_200_000;
+/// In a millisecond.
+const NANOSECONDS: i128 = 1_000_000;
 
 /// RFC 3339 in UTC with exactly three digits of a second, as in `2026-11-30T09:15:00.000Z`.
 pub fn format(at: Timestamp) -> String {
@@ -29,7 +31,8 @@ pub fn parse(text: &str) -> Option<Timestamp> {
         Err(_) if text.contains('[') => return None,
         Err(_) => text.parse().ok()?,
     };
-    (at.as_millisecond() >= FIRST_YEAR).then_some(at)
+    // To the nanosecond: milliseconds are cut off towards 1970, and what is less than one before the year is in it then.
+    (at.as_nanosecond() >= i128::from(FIRST_YEAR) * NANOSECONDS).then_some(at)
 }
 
 fn from_epoch(number: i64) -> Option<Timestamp> {
@@ -69,7 +72,12 @@ mod tests {
     #[test]
     fn what_rfc_3339_cannot_write_is_not_taken() {
         assert_eq!(parse("-62167219200000").map(format).as_deref(), Some("0000-01-01T00:00:00.000Z"));
-        for text in ["-62167219200001", "-000001-12-31T23:59:59.999Z", "0000-01-01T00:00:00+00:01"] {
+        for text in [
+            "-62167219200001",
+            "-000001-12-31T23:59:59.999Z",
+            "-000001-12-31T23:59:59.9992Z",
+            "0000-01-01T00:00:00+00:01",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -6,9 +6,13 @@ pub mod check;
 pub mod client;
 pub mod clock;
 pub mod config;
+pub mod console;
+pub mod crash;
 pub mod demo;
 pub mod duty;
 mod file;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 pub mod heartbeat;
 pub mod http;
 pub mod inbox;

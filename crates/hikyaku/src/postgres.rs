@@ -51,7 +51,8 @@ pub(crate) fn check_url(url: &str) -> Result<(), String> {
 pub(crate) fn without_password(url: &str) -> String {
     let hidden = || {
         let (scheme, rest) = url.split_once("://").filter(|_| is_url(url))?;
-        let (credentials, rest) = rest.split_once('@')?;
+        // Up to the last one, because a password may hold one that should have been escaped.
+        let (credentials, rest) = rest.rsplit_once('@')?;
         let (user, password) = credentials.split_once(':')?;
         Some(format!("{scheme}://{user}:(hidden:{}-bytes)@{rest}", password.len()))
     };
@@ -73,6 +74,10 @@ impl Target {
         if url.contains("?password=") || url.contains("&password=") {
             return Err("has its password among the parameters; put it before the host, as in \"user:password@host\""
                 .to_owned());
+        }
+        let authority = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+        if authority.matches('@').count() > 1 {
+            return Err("has more than one `@`; write one that belongs to the user or the password as %40".to_owned());
         }
         if config.get_hosts().is_empty() {
             return Err("names no host; it is like \"postgres://user:password@host:5432/database\"".to_owned());
@@ -132,6 +137,15 @@ mod tests {
         ] {
             assert_eq!(mode(url), expected, "{url}");
         }
+    }
+
+    #[test]
+    fn s19_a_password_with_an_at_sign_is_not_told() {
+        let url = "postgres://user:hun@ter2@db.example/books";
+        assert_eq!(without_password(url), "postgres://user:(hidden:8-bytes)@db.example/books");
+        let reason = Target::parse(url).unwrap_err();
+        assert!(reason.contains("%40") && !reason.contains("ter2"), "{reason}");
+        assert!(Target::parse("postgres://user:hun%40ter2@db.example/books").is_ok());
     }
 
     #[test]

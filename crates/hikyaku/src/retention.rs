@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::SharedClock;
+use crate::crash;
 use crate::store::{Aged, DropStep, Dropped, SharedStore, StoreError};
 
 /// Shortest time for which anything may be kept. What is dropped is no longer known as a duplicate, and the contract's
@@ -148,6 +149,7 @@ impl Retention {
             }
             let ids_before = self.settings.ids.and_then(|age| began.checked_sub(age).ok()).unwrap_or(Timestamp::MIN);
             let dropped = self.store.drop_aged(DropStep { what, before, ids_before, max_rows: MAX_STEP_ROWS }).await?;
+            crash::point("retention.stepped");
             count(&dropped);
             next = dropped.next;
             let took = Duration::try_from(self.clock.schedule().duration_since(began)).unwrap_or_default();

@@ -1,5 +1,4 @@
 //! A state of the protocol: the store, what each node believes to hold, and what an onlooker knows of the leases.
-use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -106,7 +105,7 @@ impl State {
             events: (0..bounds.deliveries).map(event).collect(),
             due_at: at(0),
             lease: lease(0),
-            room: HashMap::new(),
+            room: Default::default(),
             about: None,
         };
         ready(store.create_webhook(webhook)).expect("the store is empty");
@@ -242,15 +241,15 @@ impl State {
         let claim = DeliveryClaim {
             lease: lease(node),
             now: at(self.now + early),
+            until: Timestamp::MAX,
             at: at(self.now),
             slots_each: 1,
             most_each: 1,
-            slots: HashMap::new(),
+            slots: Default::default(),
             limit: 1,
             after: None,
         };
-        let claims = ready(self.store.claim_deliveries(claim)).expect("nothing is planted");
-        for mut claimed in claims.deliveries {
+        for mut claimed in ready(self.store.claim_deliveries(claim)).expect("nothing is planted").deliveries {
             if mutation == Some(Mutation::InterruptedIsResent) {
                 claimed.interrupted = None;
             }

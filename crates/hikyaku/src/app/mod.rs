@@ -25,9 +25,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, SharedClock, SharedSchedule};
-use crate::config::{Config, StoreLocation, shown_destinations};
+use crate::config::{self, Config, StoreLocation, shown_destinations};
 use crate::heartbeat::Heartbeat;
-use crate::http::{self, Access, State};
+use crate::http::{Access, State};
 use crate::inbox::destination::{self, BuildError, Destination, Origin, Tools};
 use crate::inbox::fetch::Fetcher;
 use crate::inbox::{self, Inbox, NOTICES};
@@ -41,7 +41,7 @@ use crate::store::postgres::{self, PostgresStore};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Committer, SharedStore, StoreError};
 use crate::trace;
-use nodes::{Duties, sender_settings, shared_schedule};
+use nodes::{Duties, inbox_settings, sender_settings, shared_schedule, with_console};
 
 /// How long a shutdown waits for requests that have come in. With [`DRAIN_WORK`] it stays below 15 seconds.
 pub const DRAIN_REQUESTS: Duration = Duration::from_secs(3);
@@ -160,7 +160,7 @@ impl App {
             committer,
             Arc::clone(&clock),
             Arc::clone(&owner),
-            config.inbox,
+            inbox_settings(&config, shared_schedule.is_some()),
             config.sources.clone(),
             config.routes,
             destinations,
@@ -171,25 +171,25 @@ impl App {
         let heartbeat = Heartbeat::new(Arc::clone(&store), Arc::clone(&clock), config.heartbeat);
         let duties = Duties::new(&store, &clock, &owner);
         let (listener, address) = listen(config.listen).await?;
-        let router = http::router(State {
+        let state = State {
             store: Arc::clone(&store),
             sender: Arc::clone(&sender),
             inbox: Arc::clone(&inbox),
             reconciler: Arc::clone(&reconciler),
             client,
-            clock,
+            clock: Arc::clone(&clock),
             metrics: metrics.clone(),
             access,
             roles: config.roles.clone(),
             sources: config.sources,
             destinations: shown,
             max_event_bytes: config.api.max_event_bytes,
-        });
+        };
         Ok(Self {
             listener,
             address,
             max_connections: room.connections,
-            router,
+            router: with_console(state, &config.sender.policy),
             store,
             sender,
             inbox,
@@ -273,8 +273,9 @@ async fn open_store(config: &Config, clock: &SharedClock) -> Result<SharedStore,
             Ok(Arc::new(store))
         }
         StoreLocation::Postgres(database) => {
-            let options = postgres::Options { migrate: database.migrate, connections: database.connections };
-            let store = PostgresStore::open(database.url.reveal(), config.seal.clone(), &**clock, options).await?;
+            let config::Database { url, migrate, connections, notify } = database;
+            let options = postgres::Options { migrate, connections, notify };
+            let store = PostgresStore::open(url.reveal(), config.seal.clone(), &**clock, options).await?;
             Ok(Arc::new(store))
         }
     }

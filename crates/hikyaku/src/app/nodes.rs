@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use hikyaku_core::delivery::Policy;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -14,12 +16,14 @@ use crate::clock::{SharedClock, SharedSchedule};
 use crate::config::Config;
 use crate::duty::Duty;
 use crate::role::Role;
-use crate::sender;
-use crate::store::{SharedStore, StoreError};
+use crate::store::{Due, SharedStore, StoreError};
+use crate::{console, http, inbox, sender};
 
 /// How often the time is asked for that all nodes over one store schedule by. Clocks drift apart by far less than a
 /// second in between.
 const ASK_TIME_EVERY: Duration = Duration::from_secs(10);
+/// How often each of several nodes looks for inbox work: what one of them receives, another may have to find.
+const LOOK_FOR_OTHERS_EVERY: Duration = Duration::from_secs(1);
 
 /// What only one node does at a time.
 pub(super) struct Duties {
@@ -59,9 +63,24 @@ impl App {
         if self.roles.has(Role::Inbox) {
             workers.spawn(Arc::clone(&self.heartbeat).run(stop.clone()));
         }
+        if self.roles.has(Role::Sender) {
+            let sender = Arc::clone(&self.sender);
+            workers.spawn(hear(Arc::clone(&self.store), Due::Deliveries, stop.clone(), move || sender.wake()));
+        }
+        if self.roles.has(Role::Worker) {
+            let inbox = Arc::clone(&self.inbox);
+            workers.spawn(hear(Arc::clone(&self.store), Due::Lanes, stop.clone(), move || inbox.wake()));
+        }
         if let Some(schedule) = &self.shared_schedule {
             workers.spawn(keep_time(Arc::clone(schedule), Arc::clone(&self.store), stop.clone()));
         }
+    }
+}
+
+/// Passes on what other nodes say.
+async fn hear(store: SharedStore, what: Due, stop: CancellationToken, tell: impl Fn() + Send) {
+    while stop.run_until_cancelled(store.nudged(what)).await.is_some() {
+        tell();
     }
 }
 
@@ -96,4 +115,24 @@ async fn keep_time(schedule: Arc<SharedSchedule>, store: SharedStore, stop: Canc
 pub(super) fn sender_settings(config: &Config, in_flight: u32) -> sender::Settings {
     let attempts_first = config.roles.has(Role::Sender);
     sender::Settings { in_flight, attempts_first, ..config.sender.clone() }
+}
+
+/// Received deliveries are worked off by nodes that are workers.
+pub(super) fn inbox_settings(config: &Config, is_shared: bool) -> inbox::Settings {
+    let settings = config.inbox.clone();
+    let look_every = if is_shared { settings.look_every.min(LOOK_FOR_OTHERS_EVERY) } else { settings.look_every };
+    inbox::Settings { works: config.roles.has(Role::Worker), look_every, ..settings }
+}
+
+/// The console beside the API that it calls, where this node has one.
+pub(super) fn with_console(state: http::State, policy: &Policy) -> Router {
+    let (has_console, clock) = (state.roles.has(Role::Api), Arc::clone(&state.clock));
+    let api = http::router(state);
+    if !has_console {
+        return api;
+    }
+    let retry_delays: Vec<_> =
+        (1..policy.schedule.max_attempts()).filter_map(|ended| policy.schedule.delay_after(ended)).collect();
+    let console = console::router(api.clone(), clock, &retry_delays);
+    api.merge(http::guard(console))
 }

@@ -134,7 +134,7 @@ async fn place(config: &Config, token: Option<&str>, makes: bool) -> Result<Plac
             }
         }
         StoreLocation::Postgres(database) => {
-            let options = postgres::Options { migrate: database.migrate, connections: CONNECTIONS };
+            let options = postgres::Options { migrate: database.migrate, connections: CONNECTIONS, notify: false };
             let (url, seal) = (database.url.reveal(), config.seal.clone());
             let store = PostgresStore::open(url, seal, &SystemClock::start(), options).await?;
             return Ok(Place::Store(Arc::new(store), "the database".to_owned()));

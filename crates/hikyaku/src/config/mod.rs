@@ -158,6 +158,8 @@ pub struct Database {
     pub connections: usize,
     /// Whether a start brings the schema up to date.
     pub migrate: bool,
+    /// Whether nodes tell each other what is due.
+    pub notify: bool,
 }
 
 /// What there is to read from.
@@ -217,7 +219,7 @@ pub fn load(inputs: &Inputs) -> Result<Config, Invalid> {
     read_text(name, &text, inputs).map(|config| Config { file, ..config })
 }
 
-fn read_text(name: Arc<str>, text: &str, inputs: &Inputs) -> Result<Config, Invalid> {
+pub(crate) fn read_text(name: Arc<str>, text: &str, inputs: &Inputs) -> Result<Config, Invalid> {
     let mut table = Source { file: Arc::clone(&name), text }.parse().map_err(Invalid)?;
     let problems = override_settings(&mut table, inputs);
     checked(table, name, &inputs.environment, problems)

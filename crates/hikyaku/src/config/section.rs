@@ -71,8 +71,12 @@ impl<'p> Section<'p> {
         self.get(key, parse)
     }
 
-    /// Takes a list and judges its items one by one.
+    /// Takes a list and judges its items one by one. From the environment or a flag it may also come as texts with commas
+    /// between them.
     pub(super) fn list<T>(&mut self, key: &'static str, parse: impl Fn(&Node) -> Result<T, String>) -> Option<Vec<T>> {
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.node.split_at_commas();
+        }
         self.items(key, "a list ([…])", parse)
     }
 

@@ -38,8 +38,8 @@ impl Display for Config {
             old.iter().try_for_each(|key| writeln!(f, "# old_sealing_keys has \"(hidden:{})\"", key.id()))?;
         }
         if let StoreLocation::Postgres(database) = &self.store {
-            let Database { connections, migrate, .. } = database;
-            writeln!(f, "\n[database]\nconnections = {connections}\nmigrate = {migrate}")?;
+            let Database { connections, migrate, notify, .. } = database;
+            writeln!(f, "\n[database]\nconnections = {connections}\nmigrate = {migrate}\nnotify = {notify}")?;
         }
         writeln!(f, "\n[api]")?;
         if let Some(token) = &self.api.token {

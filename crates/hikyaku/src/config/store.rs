@@ -20,20 +20,32 @@ const DATABASE_CONNECTIONS: usize = 16;
 const MAX_DATABASE_CONNECTIONS: i64 = 1000;
 
 pub(super) fn store(root: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Option<StoreLocation> {
-    let (connections, migrate) = root.table("database", |section| {
+    let use_of = root.table("database", |section| {
         let connections = section.get("connections", integer(2..=MAX_DATABASE_CONNECTIONS));
-        (connections.unwrap_or(DATABASE_CONNECTIONS), section.get("migrate", boolean).unwrap_or(true))
+        Use {
+            connections: connections.unwrap_or(DATABASE_CONNECTIONS),
+            migrate: section.get("migrate", boolean).unwrap_or(true),
+            notify: section.get("notify", boolean).unwrap_or(true),
+        }
     });
-    root.get("store", |node| location(secret(environment)(node)?, connections, migrate))
+    root.get("store", |node| location(secret(environment)(node)?, use_of))
+}
+
+/// How a database is used.
+#[derive(Clone, Copy)]
+struct Use {
+    connections: usize,
+    migrate: bool,
+    notify: bool,
 }
 
 /// The store that a URL leads to, which may hold a password.
-fn location(url: Secret, connections: usize, migrate: bool) -> Result<StoreLocation, String> {
+fn location(url: Secret, Use { connections, migrate, notify }: Use) -> Result<StoreLocation, String> {
     match url.reveal() {
         "memory:" => Ok(StoreLocation::Memory),
         text if postgres::is_url(text) => {
             postgres::check_url(text)?;
-            Ok(StoreLocation::Postgres(Database { url, connections, migrate }))
+            Ok(StoreLocation::Postgres(Database { url, connections, migrate, notify }))
         }
         text => sqlite_path(text).map(StoreLocation::Sqlite),
     }
@@ -48,7 +60,8 @@ impl StoreLocation {
     pub fn parse(written: &str, environment: &BTreeMap<String, String>) -> Result<Self, String> {
         let place = Place::Named("the command line".into());
         let node = Node { place, value: Value::Text(written.to_owned()), raw: None };
-        location(secret(environment)(&node)?, DATABASE_CONNECTIONS, true)
+        let use_of = Use { connections: DATABASE_CONNECTIONS, migrate: true, notify: true };
+        location(secret(environment)(&node)?, use_of)
     }
 }
 

@@ -45,6 +45,15 @@ pub(super) struct Node {
     pub(super) raw: Option<String>,
 }
 
+impl Node {
+    /// Makes a list of a value from the environment or a flag that is none: `api,sender` is `["api", "sender"]`.
+    pub(super) fn split_at_commas(&mut self) {
+        let Some(raw) = self.raw.take_if(|_| !matches!(self.value, Value::List(_))) else { return };
+        let items = raw.split(',').map(str::trim).filter(|item| !item.is_empty());
+        self.value = Value::List(items.map(|item| given(item, &self.place)).collect());
+    }
+}
+
 /// A value as TOML knows it. The kinds that no setting has are kept by name only.
 #[derive(Debug, Clone)]
 pub(super) enum Value {

@@ -148,9 +148,17 @@ pub(super) fn sqlite_path(url: &str) -> Result<PathBuf, String> {
         Some(path) if !path.is_empty() && !path.starts_with("//") && !path.starts_with(':') => Ok(PathBuf::from(path)),
         _ => Err(format!(
             "must be \"sqlite:PATH\", like \"sqlite:hikyaku.db\" or \"sqlite:/var/lib/hikyaku.db\", or \
-             \"postgres://user:password@host/database\", not {url:?}"
+             \"postgres://user:password@host/database\", not {:?}",
+            without_credentials(url)
         )),
     }
+}
+
+/// What is no URL that we know, without what may be a password in it (S19).
+fn without_credentials(url: &str) -> String {
+    let Some((before, after)) = url.rsplit_once('@') else { return url.to_owned() };
+    let scheme = before.find("://").map_or("", |end| &before[..end + 3]);
+    format!("{scheme}(hidden)@{after}")
 }
 
 /// A name that can stand in a path and a log line as it is.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ use crate::store::{SharedStore, StoreError};
 /// How long an answer of the store about a token holds: so long may a token that another process has revoked still
 /// open something here. Where the revocation is made, it holds at once.
 pub const MAX_TOKEN_AGE: Duration = Duration::from_secs(1);
+/// How long it holds that there is no token: so long may be open here what another process has closed by making the
+/// first one.
+const MAX_OPEN_AGE: Duration = Duration::from_millis(500);
 /// Most answers that are kept, those about tokens that do not exist included; when there are more, all are forgotten.
 pub(super) const MAX_KEPT_ANSWERS: usize = 10_000;
 /// How long the store may take to answer about a token.
@@ -38,6 +41,8 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Access {
     configured: Option<Configured>,
     required: AtomicBool,
+    /// When the store was last asked whether there is a token, in milliseconds of the schedule clock; while there is none.
+    asked_at: AtomicI64,
     store: SharedStore,
     clock: SharedClock,
     answers: Mutex<Answers>,
@@ -65,7 +70,8 @@ impl Access {
     pub async fn start(token: Option<Secret>, store: SharedStore, clock: SharedClock) -> Result<Self, StoreError> {
         let required = token.is_some() || store.any_valid_token().await?;
         let configured = token.map(|token| Configured::new(&token));
-        Ok(Self { configured, required: AtomicBool::new(required), store, clock, answers: Mutex::default() })
+        let (required, asked_at) = (AtomicBool::new(required), AtomicI64::new(clock.schedule().as_millisecond()));
+        Ok(Self { configured, required, asked_at, store, clock, answers: Mutex::default() })
     }
 
     /// Whether callers need no token, because there is none.
@@ -80,6 +86,23 @@ impl Access {
         }
     }
 
+    /// Looks whether another process has made the first token, if nobody has looked for a while.
+    async fn look_for_the_first(&self) {
+        let now = self.clock.schedule().as_millisecond();
+        let asked_at = self.asked_at.load(Ordering::Acquire);
+        let is_due = now.abs_diff(asked_at) >= MAX_OPEN_AGE.as_millis() as u64;
+        // One of those who come now asks.
+        if !is_due || self.asked_at.compare_exchange(asked_at, now, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return;
+        }
+        match timeout(STORE_TIMEOUT, self.store.any_valid_token()).await {
+            Ok(Ok(true)) => self.token_made(),
+            Ok(Ok(false)) => {}
+            // A store that does not answer takes no token from anybody either.
+            failed => tracing::debug!(?failed, "the store does not say whether there is an API token"),
+        }
+    }
+
     /// To be told of a token that was revoked, before anybody is told that it is: it opens nothing here any more.
     pub(super) fn token_revoked(&self) {
         let mut answers = self.answers();
@@ -89,6 +112,9 @@ impl Access {
 
     /// What this caller may reach.
     pub(super) async fn scope(&self, method: &Method, headers: &HeaderMap) -> Result<Scope, Problem> {
+        if self.is_open() {
+            self.look_for_the_first().await;
+        }
         if self.is_open() {
             return origin::check(method, headers).map(|()| Scope::Admin);
         }

@@ -81,5 +81,9 @@ pub(super) async fn scrape(Shared(state): Shared<Arc<State>>) -> impl IntoRespon
         metrics::show_routes(backlog, state.inbox.route_names(), now);
     }
     metrics::show(backlog.ok(), now);
+    match timeout(STORE_TIMEOUT, state.store.upkeep()).await {
+        Ok(Ok(upkeep)) => metrics::show_upkeep(upkeep),
+        failed => tracing::debug!(?failed, "the metrics do not tell what keeps the store from cleaning up"),
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], state.metrics.render())
 }

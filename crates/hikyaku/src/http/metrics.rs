@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 use crate::clock::Stopwatch;
-use crate::store::Backlog;
+use crate::store::{Backlog, Upkeep};
 
 const REQUESTS: &str = "hikyaku_http_requests_total";
 const REQUEST_DURATION: &str = "hikyaku_http_request_duration_seconds";
@@ -21,6 +21,8 @@ const EFFECTS_LATE: &str = "hikyaku_effects_late_seconds";
 const ROUTE_WAITING: &str = "hikyaku_route_effects_waiting";
 const ROUTE_OLDEST: &str = "hikyaku_route_oldest_seconds";
 const WEBHOOKS_OFF: &str = "hikyaku_webhooks_off";
+const OLDEST_TRANSACTION: &str = "hikyaku_store_oldest_transaction_seconds";
+const ENDED_ROWS: &str = "hikyaku_store_ended_rows";
 
 /// The route of requests to paths that there are not.
 const NO_ROUTE: &str = "none";
@@ -41,6 +43,8 @@ pub(super) fn describe() {
     describe_gauge!(ROUTE_WAITING, "Effects that wait, by route and whether they have failed before");
     describe_gauge!(ROUTE_OLDEST, "How long ago the oldest row was received that waits for a route, in seconds");
     describe_gauge!(WEBHOOKS_OFF, "Webhooks that are off");
+    describe_gauge!(OLDEST_TRANSACTION, "How long the store's oldest transaction has been open, in seconds");
+    describe_gauge!(ENDED_ROWS, "Rows of what waits that have ended and are not cleaned up, as the store estimates");
 }
 
 /// Shows what waits for these routes.
@@ -74,6 +78,12 @@ pub(super) fn show(backlog: Option<Backlog>, now: Timestamp) {
     gauge!(EFFECTS_WAITING).set(backlog.effects as f64);
     gauge!(EFFECTS_LATE).set(late(backlog.oldest_effect_due));
     gauge!(WEBHOOKS_OFF).set(backlog.webhooks_off as f64);
+}
+
+/// Shows what keeps the store from cleaning up.
+pub(super) fn show_upkeep(upkeep: Upkeep) {
+    gauge!(OLDEST_TRANSACTION).set(upkeep.oldest_transaction.unwrap_or_default().as_secs_f64());
+    gauge!(ENDED_ROWS).set(upkeep.ended_rows as f64);
 }
 
 /// Counts a request under its route's template: what stands in a path is no label.

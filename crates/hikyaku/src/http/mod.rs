@@ -5,6 +5,7 @@
 
 mod access;
 mod body;
+mod caller;
 mod deliveries;
 mod docs;
 mod events;
@@ -53,7 +54,9 @@ use crate::store::SharedStore;
 
 pub use access::{Access, MAX_TOKEN_AGE};
 pub use framing::{HasTwoLengths, MAX_LINE_BYTES, Watched, check_framing};
-pub use router::router;
+#[cfg(feature = "fuzz")]
+pub(crate) use page::read_as_any_cursor;
+pub use router::{guard, router};
 
 /// What the handlers work with.
 pub struct State {

@@ -49,8 +49,12 @@ impl<T> Page<T> {
 /// A place in a list, as a text that callers hand back and do not look into.
 pub(super) trait Cursor: Sized {
     fn encode(&self) -> String;
+    /// Reads what [`Cursor::encode`] has written down before it made it unreadable, and may read more than that.
+    fn read(plain: &str) -> Option<Self>;
     /// `None` for a text that [`Cursor::encode`] has not made.
-    fn decode(text: &str) -> Option<Self>;
+    fn decode(text: &str) -> Option<Self> {
+        Self::read(&open(text)?).filter(|place| place.encode() == text)
+    }
 }
 
 impl Cursor for LogPosition {
@@ -58,9 +62,8 @@ impl Cursor for LogPosition {
         seal(&format!("{}:{}:{}:{}", self.started_at.as_millisecond(), self.run, self.number, self.event))
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        let text = open(text)?;
-        let mut parts = text.splitn(4, ':');
+    fn read(plain: &str) -> Option<Self> {
+        let mut parts = plain.splitn(4, ':');
         let started_at = Timestamp::from_millisecond(parts.next()?.parse().ok()?).ok()?;
         let (run, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         Some(Self { started_at, run, number, event: EventId::parse(parts.next()?).ok()? })
@@ -72,9 +75,8 @@ impl Cursor for MissedPosition {
         seal(&format!("{}:{}", self.timestamp.as_millisecond(), self.event))
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        let text = open(text)?;
-        let (timestamp, event) = text.split_once(':')?;
+    fn read(plain: &str) -> Option<Self> {
+        let (timestamp, event) = plain.split_once(':')?;
         let timestamp = Timestamp::from_millisecond(timestamp.parse().ok()?).ok()?;
         Some(Self { timestamp, event: EventId::parse(event).ok()? })
     }
@@ -86,9 +88,8 @@ impl Cursor for DeliveryPosition {
         seal(&format!("{}:{webhook}:{}", self.created_at.as_millisecond(), self.event))
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        let text = open(text)?;
-        let mut parts = text.splitn(3, ':');
+    fn read(plain: &str) -> Option<Self> {
+        let mut parts = plain.splitn(3, ':');
         let created_at = Timestamp::from_millisecond(parts.next()?.parse().ok()?).ok()?;
         let webhook = match parts.next()? {
             "" => None,
@@ -103,8 +104,8 @@ impl Cursor for RowPosition {
         seal(&self.0.to_string())
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        open(text)?.parse().ok().map(Self)
+    fn read(plain: &str) -> Option<Self> {
+        plain.parse().ok().map(Self)
     }
 }
 
@@ -113,8 +114,8 @@ impl Cursor for Timestamp {
         seal(&self.as_millisecond().to_string())
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        Self::from_millisecond(open(text)?.parse().ok()?).ok()
+    fn read(plain: &str) -> Option<Self> {
+        Self::from_millisecond(plain.parse().ok()?).ok()
     }
 }
 
@@ -123,8 +124,8 @@ impl Cursor for TokenId {
         seal(self.as_str())
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        Self::parse(open(text)?).ok()
+    fn read(plain: &str) -> Option<Self> {
+        Self::parse(plain).ok()
     }
 }
 
@@ -136,8 +137,8 @@ impl Cursor for CycleNumber {
         seal(&self.0.to_string())
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        open(text)?.parse().ok().map(Self)
+    fn read(plain: &str) -> Option<Self> {
+        plain.parse().ok().map(Self)
     }
 }
 
@@ -147,6 +148,27 @@ fn seal(text: &str) -> String {
 
 fn open(text: &str) -> Option<String> {
     String::from_utf8(BASE64URL_NOPAD.decode(text.as_bytes()).ok()?).ok()
+}
+
+/// Reads a text as a place in each of the lists.
+///
+/// # Panics
+/// Where something that is no cursor is taken for one.
+#[cfg(feature = "fuzz")]
+pub(crate) fn read_as_any_cursor(text: &str) {
+    fn read<C: Cursor>(text: &str) {
+        assert!(C::decode(text).is_none_or(|place| place.encode() == text), "{text:?} is taken for a cursor");
+        if let Some(place) = C::read(text) {
+            assert!(C::decode(&place.encode()).is_some(), "{text:?} is a place whose cursor is none");
+        }
+    }
+    read::<LogPosition>(text);
+    read::<MissedPosition>(text);
+    read::<DeliveryPosition>(text);
+    read::<RowPosition>(text);
+    read::<Timestamp>(text);
+    read::<TokenId>(text);
+    read::<CycleNumber>(text);
 }
 
 #[cfg(test)]
@@ -171,6 +193,9 @@ mod tests {
         let token = TokenId::parse("tok_1").unwrap();
         assert_eq!(TokenId::decode(&token.encode()), Some(token));
         assert_eq!(TokenId::decode("tok_1"), None);
+        for other_spelling in ["+7", "07", "-0"] {
+            assert_eq!(RowPosition::decode(&seal(other_spelling)), None, "{other_spelling}");
+        }
         let missed = MissedPosition { timestamp: Timestamp::UNIX_EPOCH, event: EventId::parse("a:b").unwrap() };
         assert_eq!(MissedPosition::decode(&missed.encode()), Some(missed));
         for bad in [

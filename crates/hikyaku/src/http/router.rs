@@ -15,8 +15,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::problem::{Kind, Problem, method_not_allowed, no_such_path};
 use super::{
-    State, access, deliveries, docs, events, explain, framing, health, inbox, interventions, log, metrics, openapi,
-    outages, receive, reconcile, recoveries, rotate, routes, sources, tokens, trial, webhooks,
+    State, access, caller, deliveries, docs, events, explain, framing, health, inbox, interventions, log, metrics,
+    openapi, outages, receive, reconcile, recoveries, rotate, routes, sources, tokens, trial, webhooks,
 };
 use crate::role::Role;
 
@@ -87,6 +87,11 @@ pub(super) fn admin_routes() -> Routes {
         .route("/v1/outages", get(outages::list))
 }
 
+/// What anybody with a token may ask about it.
+pub(super) fn caller_routes() -> Routes {
+    Routes::default().route("/v1/caller", get(caller::read))
+}
+
 /// What an operator's tools look at, with an admin token.
 pub(super) fn metrics_routes() -> Routes {
     Routes::default().route("/metrics", get(health::scrape))
@@ -124,16 +129,17 @@ pub fn router(state: State) -> Router {
     if state.roles.has(Role::Api) {
         router = router
             .merge(docs_routes().router)
+            .merge(caller_routes().router)
             .merge(organization_routes().router.route_layer(to_organization))
             .merge(admin_routes().router.route_layer(to_everything));
     }
-    router
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn(answer_panics))
-        .layer(from_fn(metrics::count))
-        .layer(from_fn(framing::check_framing))
-        .with_state(state)
+    guard(router.fallback(no_such_path).method_not_allowed_fallback(method_not_allowed).with_state(state))
+}
+
+/// What holds for every route that is served, the console's included: its framing is checked, it is counted, and a panic is
+/// answered.
+pub fn guard(router: Router) -> Router {
+    router.layer(from_fn(answer_panics)).layer(from_fn(metrics::count)).layer(from_fn(framing::check_framing))
 }
 
 /// Turns a defect of ours into a 500, so that one request cannot take its connection's other requests with it.

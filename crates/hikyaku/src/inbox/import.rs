@@ -62,7 +62,7 @@ impl Inbox {
             RecordOutcome::Duplicate => Ok(Imported::Nothing),
             RecordOutcome::Stored if is_parked => Ok(Imported::Parked),
             RecordOutcome::Stored => {
-                self.wake.notify_one();
+                self.announce();
                 Ok(Imported::Stored)
             }
         }

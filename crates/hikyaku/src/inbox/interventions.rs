@@ -142,7 +142,7 @@ impl Inbox {
         let (at, now) = (self.clock.now(), self.clock.schedule());
         let asked = Intervention { organization, provider, delivery, act, at, now };
         let intervened = self.store.intervene(vec![asked]).await?.pop();
-        self.wake.notify_one();
+        self.announce();
         Ok(match intervened {
             Some(Intervened::Done) => Outcome::Done,
             Some(Intervened::StillParked) => Outcome::StillParked(park_reason),

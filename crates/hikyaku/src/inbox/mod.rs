@@ -31,7 +31,7 @@ use ring::digest;
 use tokio::sync::{Mutex, Notify};
 
 use crate::clock::SharedClock;
-use crate::store::{Committer, SharedStore};
+use crate::store::{Committer, Due, SharedStore};
 use destination::Destination;
 use fetch::Fetcher;
 pub use import::{Import, Imported};
@@ -168,6 +168,8 @@ pub struct Settings {
     pub in_flight_per_route: u32,
     /// How long one effect may take.
     pub effect_timeout: Duration,
+    /// Whether this process works off what it receives; if not, others are told.
+    pub works: bool,
     /// The loop looks in the store at least this often, so that no wrong time can park it.
     pub look_every: Duration,
 }
@@ -179,6 +181,7 @@ impl Default for Settings {
             backoff: Backoff::default(),
             in_flight_per_route: 16,
             effect_timeout: Duration::from_secs(30),
+            works: true,
             look_every: Duration::from_secs(5),
         }
     }
@@ -255,6 +258,20 @@ impl Inbox {
             wake,
             quarantining: Mutex::default(),
         })
+    }
+
+    /// Tells the loop to look into the store now.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Tells whoever works here that there is something to do.
+    fn announce(&self) {
+        if self.settings.works {
+            self.wake();
+        } else {
+            self.store.nudge(Due::Lanes);
+        }
     }
 
     /// The routes' names, each with its organization.

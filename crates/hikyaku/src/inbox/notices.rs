@@ -55,7 +55,7 @@ impl Inbox {
             park_reason: String::new(),
         };
         if self.record(row).await? == RecordOutcome::Stored {
-            self.wake.notify_one();
+            self.announce();
         }
         Ok(())
     }

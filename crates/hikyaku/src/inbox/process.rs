@@ -20,6 +20,7 @@ use super::destination::Effect;
 use super::outlet::{Outlet, Portion, Slot};
 use super::{Inbox, Order, metrics};
 use crate::clock;
+use crate::crash;
 use crate::store::{
     Backlog, ClaimedLane, EffectState, EndedRow, FinishLane, FinishOutcome, LaneClaim, LaneKey, Lease, RetryRow,
     WorkRow,
@@ -112,8 +113,12 @@ impl Inbox {
         let last_start = now.checked_add(effect).unwrap_or(now);
         let lease = Lease { owner: self.owner.clone(), duration: effect * 2 + LEASE_SPARE };
         let Portion { rows_each, last_body_only } = portion;
-        match self.store.claim_lanes(LaneClaim { lease, now, slots, rows_each, last_body_only }).await {
+        let until = now.saturating_add(self.settings.look_every).unwrap_or(Timestamp::MAX);
+        match self.store.claim_lanes(LaneClaim { lease, now, until, slots, rows_each, last_body_only }).await {
             Ok(claims) => {
+                if !claims.lanes.is_empty() {
+                    crash::point("lane.claimed");
+                }
                 for lane in claims.lanes {
                     self.start(lane, last_start, lanes, stop);
                 }
@@ -278,6 +283,7 @@ impl Inbox {
     /// The destination's answer, by the deadline. Its own task contains a panic, which then counts as a failure.
     pub(super) async fn apply(&self, outlet: &Outlet, row: Arc<WorkRow>) -> Effect {
         let destination = outlet.destination.clone();
+        crash::point("effect.begun");
         let watch = clock::Stopwatch::start();
         let task = AbortOnDropHandle::new(tokio::spawn(async move { destination.apply(&row).await }));
         let failed = |error| Effect::Failed { error, retry_after: None };
@@ -286,6 +292,7 @@ impl Inbox {
             Ok(Err(_)) => failed("the destination panicked, which is a defect of this program".to_owned()),
             Err(_) => failed(format!("no end within {:?}", self.settings.effect_timeout)),
         };
+        crash::point("effect.made");
         metrics::destination(outlet.name(), &effect, watch.elapsed());
         effect
     }
@@ -312,7 +319,10 @@ impl Inbox {
         let mut pause = FINISH_PAUSE;
         for try_number in 1..=FINISH_TRIES {
             match self.committer.finish_lane(finish.clone()).await {
-                Ok(FinishOutcome::Applied { .. }) => return count(&finish, waits),
+                Ok(FinishOutcome::Applied { .. }) => {
+                    crash::point("lane.committed");
+                    return count(&finish, waits);
+                }
                 Ok(FinishOutcome::LeaseLost) => {
                     return tracing::warn!(
                         route = finish.key.route,

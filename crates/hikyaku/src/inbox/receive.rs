@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::refusals::{Refusals, Refused, SourceState};
 use super::{HASH_PREFIX, Inbox, Route, Source, hash_id, metrics};
 use crate::clock::{Clock, Stopwatch};
+use crate::crash;
 use crate::store::{InboxRowDetail, InboxRowView, NewRow, RecordOutcome, StoreError};
 use crate::trace;
 
@@ -68,11 +69,14 @@ impl Inbox {
         let row = intake.row(&fields, body, &*self.clock);
         let span = receive_span(&row, headers);
         let failed = |_: &StoreError| metrics::answered(source, "storeError", watch.elapsed());
-        match self.record(row).await.inspect_err(failed)? {
+        crash::point("receive.asked");
+        let outcome = self.record(row).await.inspect_err(failed)?;
+        crash::point("receive.committed");
+        match outcome {
             RecordOutcome::Stored => {
                 metrics::answered(source, "stored", watch.elapsed());
                 span.end();
-                self.wake.notify_one();
+                self.announce();
                 Ok(Received::Stored)
             }
             RecordOutcome::Duplicate => {

@@ -8,6 +8,7 @@ pub mod adapter;
 mod cycle;
 mod metrics;
 mod pass;
+mod request;
 mod stop;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,10 +29,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::SharedClock;
+use crate::crash;
 use crate::outbound::Exchange;
 use crate::provider_api::{Credential, Failure, ProviderApi};
 use crate::store::{Cycle, ReconcileKey, ReconcileState, SharedStore, StoreError};
 use adapter::{Adapter, Item};
+pub use request::Requested;
 use stop::Stop;
 pub use watch::Watch;
 
@@ -153,22 +156,6 @@ pub struct Tools {
     pub exchange: Arc<dyn Exchange>,
     /// Where missing items go.
     pub door: Arc<dyn Door>,
-}
-
-/// What became of a wish for a period to be compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Requested {
-    /// It will be done.
-    Noted,
-    /// It would leave too little of the budget.
-    BeyondBudget {
-        /// How many calls it needs at least, counted up to the budget.
-        needed: u32,
-        /// How many are left in the present 30 days.
-        left: u32,
-    },
-    /// There is no such reconciliation.
-    Nowhere,
 }
 
 /// How a reconciliation stands.
@@ -353,42 +340,6 @@ impl Worker {
         Ok(Status { settings: self.settings.clone(), state: self.state().await? })
     }
 
-    async fn request(&self, period: Option<Period>) -> Result<Requested, StoreError> {
-        let now = self.tools.clock.now();
-        if let Some(period) = period {
-            let (_, used) = cycle::calls_until(now, &self.state().await?);
-            let left = self.settings.call_budget.saturating_sub(used);
-            let needed = self.fewest_calls(period);
-            // Half of them are the schedule's, which would stand still for weeks without.
-            if needed > left / 2 {
-                return Ok(Requested::BeyondBudget { needed, left });
-            }
-        }
-        self.change(|state| {
-            let period = period.unwrap_or_else(|| {
-                let next = self.next_period(state.mark, now);
-                // As at the beginning of a cycle by the schedule.
-                state.mark = state.mark.or(Some(next.from));
-                next
-            });
-            state.wanted = Some(state.wanted.map_or(period, |wanted| wanted.and(period)));
-        })
-        .await?;
-        // The node that compares may be another one; it looks every few seconds.
-        self.wake.notify_one();
-        Ok(Requested::Noted)
-    }
-
-    /// How many calls a period needs at least: one for each piece of it.
-    fn fewest_calls(&self, period: Period) -> u32 {
-        let (mut calls, mut rest) = (0, Some(period));
-        while let Some(period) = rest.filter(|_| calls < self.settings.call_budget) {
-            calls += 1;
-            rest = Period::around(self.adapter.first_slice(period).to, period.to);
-        }
-        calls
-    }
-
     /// The state as it stands.
     async fn state(&self) -> Result<ReconcileState, StoreError> {
         self.tools.store.reconcile_state(&self.key).await
@@ -402,6 +353,7 @@ impl Worker {
             let mut state = before.clone();
             change(&mut state);
             if state == before || self.tools.store.save_reconcile(&self.key, &before, state.clone()).await? {
+                crash::point("reconcile.saved");
                 return Ok(state);
             }
         }

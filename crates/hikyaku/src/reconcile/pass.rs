@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::adapter::{Item, Page};
 use super::{Entered, Stop, Worker};
+use crate::crash;
 use crate::store::{Cycle, CycleCounts, KnownKey, KnownKeysQuery, StoreError, TimedKeysQuery};
 
 /// Readings of a piece that cannot be cut before it is left for later.
@@ -195,6 +196,7 @@ impl Worker {
             Standing::Different(entry) => entry,
         };
         let entered = self.tools.door.enter(&self.settings.source, item, entry).await?;
+        crash::point("reconcile.entered");
         match (standing, entered) {
             (Standing::Different(_), _) => counts.different += 1,
             // It is parked since an earlier cycle: nobody takes it.

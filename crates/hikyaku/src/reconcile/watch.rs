@@ -104,12 +104,6 @@ impl Worker {
                 "; switch it on there once deliveries can be taken"
             }
         );
-        if is_reenabled {
-            let body = json!({"id": webhook.id, "active": true}).to_string().into();
-            self.ask(&Call { method: Method::POST, url: watch.update.clone(), body }).await?;
-            self.want_what_was_missed(active_at).await?;
-            metrics::active(&self.key, true);
-        }
         let seen = Seen {
             reconcile: self.key.name.clone(),
             source: self.settings.source.clone(),
@@ -117,7 +111,19 @@ impl Worker {
             active_at,
             is_reenabled,
         };
+        if !is_reenabled {
+            return Ok(self.tools.door.switched_off(&self.key.organization, &seen).await?);
+        }
+        // Once it is on again nothing would show that it was off: what follows from that is stored before. After a crash
+        // in between it is still off, and all of it is done again.
+        self.want_what_was_missed(active_at).await?;
         self.tools.door.switched_off(&self.key.organization, &seen).await?;
+        let body = json!({"id": webhook.id, "active": true}).to_string().into();
+        self.ask(&Call { method: Method::POST, url: watch.update.clone(), body }).await?;
+        self.want_what_was_missed(active_at).await?;
+        let now = self.tools.clock.now();
+        self.change(|state| state.active_at = Some(now)).await?;
+        metrics::active(&self.key, true);
         Ok(())
     }
 
@@ -126,11 +132,7 @@ impl Worker {
         let now = self.tools.clock.now();
         let state = self.state().await?;
         let missed = Period::next(active_at.or(state.mark), self.settings.overlap, self.settings.lookback, now);
-        self.change(|state| {
-            state.active_at = Some(now);
-            state.wanted = Some(state.wanted.map_or(missed, |wanted| wanted.and(missed)));
-        })
-        .await?;
+        self.change(|state| state.wanted = Some(state.wanted.map_or(missed, |wanted| wanted.and(missed)))).await?;
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ use super::Sender;
 use super::metrics::{self, InFlight};
 use super::request::request;
 use super::slots::Permit;
+use crate::crash;
 use crate::store::{AttemptRecord, ClaimedDelivery, FinishAttempt, FinishOutcome};
 use crate::trace;
 
@@ -79,7 +80,9 @@ impl Sender {
         };
         let delay = self.clock.schedule().duration_since(delivery.due_at);
         let in_flight = InFlight::begin(delay.try_into().unwrap_or_default());
+        crash::point("attempt.begun");
         let response = self.transport.post(request).await;
+        crash::point("attempt.answered");
         drop(in_flight);
         metrics::request_ended(response.duration);
         end_span(span, response.outcome, &response.error);
@@ -103,7 +106,10 @@ impl Sender {
         let mut pause = FIRST_FINISH_PAUSE;
         loop {
             let error = match self.committer.finish_attempt(finish.clone()).await {
-                Ok(outcome) => return Some(outcome),
+                Ok(outcome) => {
+                    crash::point("attempt.committed");
+                    return Some(outcome);
+                }
                 Err(error) => error,
             };
             if self.expires_within(pause, lease_until) {

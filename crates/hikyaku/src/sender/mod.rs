@@ -31,9 +31,10 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::SharedClock;
+use crate::crash;
 use crate::outbound::Transport;
 use crate::store::{
-    Committer, LEASE_MARGIN, Lease, NewEvent, Publish, PublishOutcome, PublishedEvent, SharedStore, StoreError,
+    Committer, Due, LEASE_MARGIN, Lease, NewEvent, Publish, PublishOutcome, PublishedEvent, SharedStore, StoreError,
 };
 use run::Agenda;
 use slots::{Permit, Slots};
@@ -152,6 +153,12 @@ impl Sender {
         self.wake.notify_one();
     }
 
+    /// Tells whoever delivers, here and elsewhere, that something is due which nobody has leased.
+    fn announce(&self) {
+        self.wake();
+        self.store.nudge(Due::Deliveries);
+    }
+
     async fn publish_and_start(
         self: Arc<Self>,
         organization: OrganizationId,
@@ -160,8 +167,10 @@ impl Sender {
         let mut permits = self.reserve(&organization, &events).await?;
         let room = permits.iter().map(|(webhook, permits)| (webhook.clone(), count(permits))).collect();
         let (lease, due_at) = (self.lease(), self.clock.schedule());
+        crash::point("publish.asked");
         let mut outcome =
             self.committer.publish(Publish { organization, events, due_at, lease, room, about: None }).await?;
+        crash::point("publish.committed");
         if let PublishOutcome::Stored(events) = &mut outcome {
             for event in events {
                 self.start_first_attempts(event, &mut permits, due_at);
@@ -198,7 +207,7 @@ impl Sender {
     ) {
         let leased = std::mem::take(&mut event.leased);
         if !event.repeated && event.deliveries > count(&leased) {
-            self.wake();
+            self.announce();
         }
         for delivery in leased {
             match permits.get_mut(&delivery.key.webhook).and_then(Vec::pop) {

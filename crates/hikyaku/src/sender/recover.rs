@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::Sender;
+use crate::crash;
 use crate::store::{
     NewRecovery, RecoverOutcome, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, StoreError,
 };
@@ -29,7 +30,7 @@ impl Sender {
     /// Those of the store: after [`StoreError::Unknown`] it may have begun.
     pub async fn resend(&self, key: &DeliveryKey) -> Result<ResendOutcome, StoreError> {
         let outcome = self.store.resend(key, self.clock.schedule()).await;
-        self.wake();
+        self.announce();
         outcome
     }
 
@@ -82,7 +83,8 @@ impl Sender {
             };
             let RecoveryStepped { made_due, running, stopped_at } = self.store.step_recoveries(step).await?;
             if made_due > 0 {
-                self.wake();
+                crash::point("recovery.stepped");
+                self.announce();
             }
             more |= running > 0;
             after = stopped_at;

@@ -7,6 +7,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{Sender, metrics};
+use crate::crash;
 use crate::store::{MAX_REMOVED_AT_ONCE, StoreError};
 
 /// The pause between steps: several times what one takes.
@@ -35,6 +36,7 @@ impl Sender {
             is_failing = stepped.is_err();
             let pause = match stepped {
                 Ok(Some(cancelled)) => {
+                    crash::point("removal.stepped");
                     metrics::cancelled(cancelled);
                     STEP_PAUSE
                 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Sender;
 use super::slots::{Offer, WebhookKey};
 use crate::clock;
+use crate::crash;
 use crate::store::{DeliveryClaim, StoreError};
 
 /// The pause after a first failed claim; it doubles with each further one.
@@ -115,8 +116,12 @@ impl Sender {
         let Some(claim) = self.slots.begin_claim() else { return Ok(false) };
         let Offer { each: slots_each, most_each, listed: slots, limit } = claim.offer();
         let (now, at, lease, after_last) = (self.clock.schedule(), self.clock.now(), self.lease(), after.take());
-        let wanted = DeliveryClaim { lease, now, at, slots_each, most_each, slots, limit, after: after_last };
+        let until = now.saturating_add(self.settings.look_every).unwrap_or(Timestamp::MAX);
+        let wanted = DeliveryClaim { lease, now, until, at, slots_each, most_each, slots, limit, after: after_last };
         let claimed = self.store.claim_deliveries(wanted).await?;
+        if !claimed.deliveries.is_empty() {
+            crash::point("claim.committed");
+        }
         for delivery in claimed.deliveries {
             let permit = claim.take(&delivery.webhook);
             self.start(delivery, permit, now);

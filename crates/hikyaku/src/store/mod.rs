@@ -238,6 +238,20 @@ pub trait Store: Send + Sync + 'static {
     /// How much there is of what, for the metrics: cheap, and never a scan of history.
     async fn backlog(&self) -> Result<Backlog, StoreError>;
 
+    /// What keeps the store from cleaning up, for the metrics; nothing does where there is but one process.
+    async fn upkeep(&self) -> Result<Upkeep, StoreError> {
+        Ok(Upkeep::default())
+    }
+
+    /// Tells the other processes over this store that something may be due, if that can be told. It may get lost: they look
+    /// by themselves as well.
+    fn nudge(&self, _what: Due) {}
+
+    /// Waits until another process tells that something may be due; for ever where nobody can.
+    async fn nudged(&self, _what: Due) {
+        std::future::pending().await
+    }
+
     /// Whether a commit would succeed now; writes something harmless to know.
     async fn ping(&self) -> Result<(), StoreError>;
 

@@ -116,7 +116,7 @@ impl Seal {
     pub(in crate::store) fn is_current(&self, stored: &str) -> bool {
         let seals_with =
             |key: &SealingKey| stored.strip_prefix(SEALED).is_some_and(|sealed| sealed.starts_with(&key.id));
-        self.0.first().is_none_or(seals_with)
+        self.0.first().map_or(!stored.starts_with(SEALED), seals_with)
     }
 }
 

@@ -16,9 +16,13 @@ mod cases;
 mod cases_bodies;
 mod check;
 mod command_line;
+mod console;
 mod crash;
 mod crash_inbox;
+#[cfg(feature = "crash-points")]
+mod crashes;
 mod destinations;
+mod disk;
 mod inbox_interventions;
 mod inbox_looks;
 mod inbox_rules;

@@ -36,6 +36,8 @@ async fn c6_c9_a_store_that_moves_to_postgresql_and_back_loses_nothing_and_does_
     let file = |name: &str| format!("sqlite:{}", dir.path().join(name).display());
     let (hook, books) = (Receiver::by_attempt(&[500, 200]).await, Receiver::always(200).await);
     let config = Config::default().retry_delays(["2s", "2s", "2s"]).with(&forward_to(&books.url("/")));
+    let keys = ["01".repeat(32), "23".repeat(32)];
+    let config = config.env("HIKYAKU_SEALING_KEY", &keys[0]);
     let body = event_body("e1", "sale.created", "2026-11-30T09:15:00.000Z", r#"{"id":"k"}"#);
 
     let mut server = Server::node(&file("first.db"), config.clone()).await;
@@ -56,6 +58,8 @@ async fn c6_c9_a_store_that_moves_to_postgresql_and_back_loses_nothing_and_does_
 
     let report = copied(&file("first.db"), &database.url()).await;
     assert!(report.contains("inbox_rows") && !report.contains("DIFFERS"), "{report}");
+    // Its secrets were copied as they stood, and are sealed under the next key now.
+    let config = config.env("HIKYAKU_SEALING_KEY", &keys[1]).env("HIKYAKU_OLD_SEALING_KEYS", &keys[0]);
     let mut server = Server::node(&database.url(), config.clone()).await;
     let api = server.api();
     let ended = api.ended_one(&event).await;

@@ -1,6 +1,7 @@
 //! What is set elsewhere than in the file, and which file it is.
 
 use super::*;
+use crate::role::Role;
 
 #[test]
 fn an_empty_variable_names_no_file() {
@@ -30,6 +31,45 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
     assert_eq!(config.api.token.unwrap().reveal(), "1234567890123456");
     assert_eq!(config.log.level, "debug");
     assert!(config.sender.targets.allow_http);
+}
+
+#[test]
+fn a_list_is_given_outside_of_the_file_with_commas_or_as_toml() {
+    let environment = [
+        ("HIKYAKU_ROLES", "sender, inbox"),
+        ("HIKYAKU_SENDER__RETRY_DELAYS", "1s,2s"),
+        ("HIKYAKU_SENDER__TARGETS__ALLOW", "10.0.0.0/8"),
+    ];
+    let config = read_text("f.toml".into(), "", &inputs(&environment, &[])).unwrap();
+    assert_eq!(config.roles.iter().collect::<Vec<_>>(), [Role::Sender, Role::Inbox]);
+    assert_eq!(config.sender.policy.schedule.max_attempts(), 3);
+    assert_eq!(config.sender.targets.allow.len(), 1);
+    for (given, problem) in [
+        ("sender,cook", "HIKYAKU_ROLES: `roles` must be \"sender\" or"),
+        ("", "HIKYAKU_ROLES: `roles` is empty"),
+        ("3", "HIKYAKU_ROLES: `roles` must be \"sender\" or"),
+    ] {
+        let inputs = inputs(&[("HIKYAKU_ROLES", given)], &[]);
+        let invalid = read_text("f.toml".into(), "", &inputs).unwrap_err().to_string();
+        assert!(invalid.contains(problem), "{given}: {invalid}");
+    }
+}
+
+#[test]
+fn s19_no_message_about_the_stores_url_holds_a_password() {
+    for url in [
+        "mysql://hikyaku:hunter2@db.example/x",
+        " postgres://hikyaku:hunter2@db.example/x",
+        "postgres://hikyaku:hun@hunter2@db.example/x",
+        "hikyaku:hunter2@db.example",
+        "postgres://hikyaku:hunter2@db.example:port/x",
+    ] {
+        let inputs = inputs(&[("HIKYAKU_STORE", url)], &[]);
+        let invalid = read_text("f.toml".into(), "", &inputs).unwrap_err().to_string();
+        assert!(invalid.contains("HIKYAKU_STORE: `store`") && !invalid.contains("hunter2"), "{invalid}");
+        let written = StoreLocation::parse(url, &BTreeMap::new()).unwrap_err();
+        assert!(!written.contains("hunter2"), "{written}");
+    }
 }
 
 #[test]

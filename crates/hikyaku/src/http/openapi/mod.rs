@@ -21,8 +21,8 @@ use utoipa::OpenApi;
 use self::complete::Whole;
 use super::problem::Document;
 use super::{
-    deliveries, docs, events, explain, health, inbox, interventions, log, outages, receive, reconcile, recoveries,
-    rotate, routes, sources, tokens, trial, webhooks,
+    caller, deliveries, docs, events, explain, health, inbox, interventions, log, outages, receive, reconcile,
+    recoveries, rotate, routes, sources, tokens, trial, webhooks,
 };
 
 /// Everything that the description lists.
@@ -84,6 +84,7 @@ use super::{
         reconcile::list,
         reconcile::cycles,
         reconcile::run,
+        caller::read,
         tokens::list_own,
         tokens::create_own,
         tokens::revoke_own,

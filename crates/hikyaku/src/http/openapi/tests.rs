@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::DOCUMENT;
 use crate::http::events::MAX_BATCH_EVENTS;
 use crate::http::router::{
-    admin_routes, docs_routes, health_routes, inbox_routes, metrics_routes, organization_routes,
+    admin_routes, caller_routes, docs_routes, health_routes, inbox_routes, metrics_routes, organization_routes,
 };
 use crate::http::tests::{Answer, Api};
 
@@ -72,8 +72,15 @@ fn operations() -> Vec<Operation> {
 #[test]
 fn every_route_is_described_and_nothing_else() {
     let described: BTreeSet<_> = operations().into_iter().map(|operation| operation.path).collect();
-    let routes =
-        [docs_routes(), health_routes(), inbox_routes(), metrics_routes(), organization_routes(), admin_routes()];
+    let routes = [
+        docs_routes(),
+        health_routes(),
+        inbox_routes(),
+        metrics_routes(),
+        organization_routes(),
+        admin_routes(),
+        caller_routes(),
+    ];
     let routes: BTreeSet<_> = routes.iter().flat_map(|some| &some.paths).map(|path| (*path).to_owned()).collect();
     assert_eq!(routes, described, "the routes, and what openapi/mod.rs lists");
 }

@@ -61,7 +61,7 @@ impl UrlTemplate {
     ///
     /// # Errors
     /// A gap has nothing to fill it, or what fills it cannot stand in a path (`..`).
-    pub(in crate::inbox) fn fill(&self, organization: &OrganizationId, row: &WorkRow) -> Result<Url, String> {
+    pub(crate) fn fill(&self, organization: &OrganizationId, row: &WorkRow) -> Result<Url, String> {
         self.join(|part| {
             let value = match part {
                 Part::Text(text) => return Ok(text.clone()),

@@ -139,6 +139,7 @@ pub(in crate::store) fn claim_of(owner: &str, seconds: i64) -> DeliveryClaim {
     DeliveryClaim {
         lease: lease(owner),
         now: at(seconds),
+        until: Timestamp::MAX,
         at: at(seconds),
         slots_each: 1000,
         most_each: u32::MAX,
@@ -293,7 +294,14 @@ pub(in crate::store) async fn record(store: &dyn Store, rows: Vec<NewRow>) -> Ve
 /// A claim of lanes of `books`, with room for everything.
 pub(in crate::store) fn lane_claim(owner: &str, seconds: i64) -> LaneClaim {
     let slots = vec![(acme(), "books".into(), 1000)];
-    LaneClaim { lease: lease(owner), now: at(seconds), slots, rows_each: 1000, last_body_only: false }
+    LaneClaim {
+        lease: lease(owner),
+        now: at(seconds),
+        until: Timestamp::MAX,
+        slots,
+        rows_each: 1000,
+        last_body_only: false,
+    }
 }
 
 pub(in crate::store) async fn claim_lanes(store: &dyn Store, owner: &str, seconds: i64) -> Vec<ClaimedLane> {

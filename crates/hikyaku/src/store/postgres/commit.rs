@@ -1,5 +1,6 @@
 //! Writes that share one transaction.
 
+use hikyaku_core::delivery::Decision;
 use jiff::Timestamp;
 
 use super::transaction::Transaction;
@@ -23,4 +24,22 @@ pub(super) fn times(group: &Group) -> impl Iterator<Item = Timestamp> {
     let told = notices.map(|notices| notices.switched_off.created_at);
     let published = group.publish.iter().flat_map(|publish| &publish.events).map(|event| event.created_at);
     told.chain(published).chain(group.record.iter().map(|row| row.due_at))
+}
+
+/// When the first delivery is due that a group makes wait.
+pub(super) fn due_deliveries(group: &Group) -> Option<Timestamp> {
+    let retries = group.finish_attempts.iter().filter_map(|finish| match finish.decision {
+        Decision::Retry { at } => Some(at),
+        Decision::Delivered | Decision::Exhausted { .. } => None,
+    });
+    group.publish.iter().map(|publish| publish.due_at).chain(retries).min()
+}
+
+/// When the first lane is due to which a group adds work, or leaves some.
+pub(super) fn due_lanes(group: &Group) -> Option<Timestamp> {
+    let left = group.finish_lanes.iter().flat_map(|finish| {
+        let retry = finish.retry.as_ref().map(|retry| retry.due_at);
+        retry.into_iter().chain([finish.now])
+    });
+    group.record.iter().map(|row| row.due_at).chain(left).min()
 }

@@ -74,10 +74,7 @@ struct Reach {
 impl Connections {
     /// Prepares to connect, at most `most` times; nothing is connected yet.
     pub(super) fn new(target: &Target, most: usize) -> Result<Self, String> {
-        let mut config = target.config.clone();
-        // Of several hosts the one that writes, also after another has been promoted.
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Ok(Self { pool: pool(config, most)?, reach: Mutex::default() })
+        Ok(Self { pool: pool(writing(target), most)?, reach: Mutex::default() })
     }
 
     /// A connection for several statements, once one is free.
@@ -137,6 +134,13 @@ impl Connections {
     fn reach(&self) -> MutexGuard<'_, Reach> {
         self.reach.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How a database is reached: of several hosts the one that writes, also after another has been promoted.
+pub(super) fn writing(target: &Target) -> Config {
+    let mut config = target.config.clone();
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    config
 }
 
 fn pool(config: Config, connections: usize) -> Result<Pool, String> {

@@ -15,7 +15,6 @@ use super::columns::{millis, sound};
 use super::transaction::Transaction;
 use super::{OpenError, Options, PostgresStore, duties, open};
 use crate::clock::Clock;
-use crate::store::seal::Seal;
 use crate::store::transfer::{
     CopySide, Kind, Layout, Layouts, Page, PageSender, Pages, Part, Row, TABLES, Table, Value, pages,
 };
@@ -26,7 +25,7 @@ const CONNECTIONS: usize = 2;
 
 /// What stands otherwise here than in a copy's tables: ids stand apart and say what is there, also while a day that is
 /// dropped still has its partitions.
-const LAYOUTS: Layouts = Layouts(&[
+pub(in crate::store) const LAYOUTS: Layouts = Layouts(&[
     Layout {
         name: "events",
         from: "events AS t
@@ -105,8 +104,8 @@ pub(in crate::store) struct PostgresCopy {
 impl PostgresCopy {
     /// Opens the database, with its schema brought up to date.
     pub(in crate::store) async fn open(url: &str, clock: &dyn Clock) -> Result<Self, OpenError> {
-        let options = Options { migrate: true, connections: CONNECTIONS };
-        let store = PostgresStore::open(url, Seal::default(), clock, options).await?;
+        let options = Options { connections: CONNECTIONS, ..Options::default() };
+        let store = PostgresStore::open_with(url, None, clock, options).await?;
         let shown = crate::postgres::without_password(url);
         open::check_exact(&store.db, &shown).await?;
         let patient = store.db.patient().await;

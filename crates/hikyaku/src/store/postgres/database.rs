@@ -20,6 +20,7 @@ use super::errors::After;
 use super::transaction::{Parameters, Transaction};
 use super::webhooks::WebhookCache;
 use crate::clock::{self, Stopwatch};
+use crate::crash;
 use crate::postgres::Target;
 use crate::store::StoreError;
 
@@ -29,9 +30,14 @@ const RESOLVE_FOR: Duration = Duration::from_secs(10);
 const RESOLVE_PAUSE: Duration = Duration::from_millis(200);
 /// How often a transaction is begun again that others stood in the way of.
 const MAX_TRIES: u32 = 5;
+/// After how many transactions a writer goes to a line under another key. What its line was before stays until it is
+/// cleaned up, which a transaction that is open for long prevents, and whoever asks for a key walks past all of it.
+pub(super) const LINE_TRANSACTIONS: i64 = 200;
 
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 const NUMBER: &str = "UPDATE commits SET number = $3 WHERE node = $1 AND writer = $2";
+/// Twice is the same as once.
+const MOVE: &str = "UPDATE commits SET writer = $3 WHERE node = $1 AND writer IN ($2, $3)";
 const ENROL: &str = "INSERT INTO commits (node, writer, number, at) SELECT $1, writer, 0, $3
     FROM generate_series(0, $2::BIGINT - 1) writer";
 /// Waits until a transaction that is still under way there has ended.
@@ -41,7 +47,7 @@ const FORGET_NODE: &str = "DELETE FROM commits WHERE node = $1";
 
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[NUMBER, ENROL, WHAT_BECAME, FORGET_NODES, FORGET_NODE];
+pub(super) const STATEMENTS: &[&str] = &[NUMBER, MOVE, ENROL, WHAT_BECAME, FORGET_NODES, FORGET_NODE];
 
 /// What a piece of work will have done.
 pub(super) type Work<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
@@ -65,6 +71,8 @@ struct Writer {
     line: i64,
     /// Of its last transaction.
     number: i64,
+    /// The first number under which it wrote to this line.
+    since: i64,
 }
 
 /// How a transaction failed.
@@ -91,7 +99,7 @@ impl Database {
             .map_err(|reason| OpenError::Setup { url: target.shown.clone(), reason })?;
         let node = data_encoding::HEXLOWER.encode(&clock::random::<16>());
         let writers = (0..connections).filter_map(|line| i64::try_from(line).ok());
-        let writers: Vec<_> = writers.map(|line| Writer { line, number: 0 }).collect();
+        let writers: Vec<_> = writers.map(|line| Writer { line, number: 0, since: 0 }).collect();
         let free_writers = Semaphore::new(writers.len());
         let writers = Mutex::new(writers);
         Ok(Self(Arc::new(Shared { connections: pool, node, writers, free_writers, webhooks, days })))
@@ -102,8 +110,7 @@ impl Database {
     pub(super) async fn enrol(&self, now: i64, old: i64) -> Result<(), StoreError> {
         let connection = self.0.connections.get().await?;
         connection.execute(FORGET_NODES, &[&old]).await?;
-        let writers = i64::try_from(self.0.connections.most()).unwrap_or(i64::MAX);
-        connection.execute(ENROL, &[&self.0.node, &writers, &now]).await?;
+        connection.execute(ENROL, &[&self.0.node, &self.0.lines(), &now]).await?;
         Ok(())
     }
 
@@ -242,15 +249,25 @@ impl Shared {
             writer.number += 1;
             let connection = self.connections.lend().await?;
             let transaction = Transaction::new(&connection, &self.webhooks);
-            let number: Parameters<'_> = &[&self.node, &writer.line, &writer.number];
+            let moves = writer.number - writer.since >= LINE_TRANSACTIONS;
+            let line = if moves { writer.line + self.lines() } else { writer.line };
+            let (from, number): (Parameters<'_>, Parameters<'_>) =
+                (&[&self.node, &writer.line, &line], &[&self.node, &line, &writer.number]);
             let begun = async {
+                if moves {
+                    transaction.execute(MOVE, from).await?;
+                }
                 // Both go out together.
                 let (begun, numbered) = tokio::join!(transaction.batch("BEGIN"), transaction.execute(NUMBER, number));
                 begun?;
                 enrolled(numbered?)?;
                 work(&transaction, asked).await
             };
-            let failure = match within_deadline(begun).await {
+            let begun = within_deadline(begun).await;
+            if moves && begun.is_ok() {
+                (writer.line, writer.since) = (line, writer.number);
+            }
+            let failure = match begun {
                 Ok(answer) => match commit(&transaction).await {
                     Ok(()) => {
                         transaction.committed();
@@ -277,6 +294,11 @@ impl Shared {
                 return Err(failure.error);
             }
         }
+    }
+
+    /// How many lines this node has in `commits`.
+    fn lines(&self) -> i64 {
+        i64::try_from(self.connections.most()).unwrap_or(i64::MAX)
     }
 
     /// What became of a COMMIT whose answer was lost: an error where it was not written, or nobody can tell.
@@ -311,8 +333,12 @@ async fn rolled_back(connection: &Object) -> Result<(), StoreError> {
 }
 
 async fn commit(transaction: &Transaction<'_>) -> Result<(), Failure> {
+    crash::point("postgres.uncommitted");
     match timeout(DEADLINE, transaction.batch("COMMIT")).await {
-        Ok(Ok(())) => Ok(()),
+        Ok(Ok(())) => {
+            crash::point("postgres.committed");
+            Ok(())
+        }
         // The server says that it did not.
         Ok(Err(error)) if transaction.after() != After::Broken => Err(Failure { error, after: transaction.after() }),
         Ok(Err(error)) => Err(Failure { error: StoreError::Unknown(error.to_string()), after: After::Broken }),

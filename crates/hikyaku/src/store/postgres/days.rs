@@ -2,7 +2,7 @@
 //! and dropped whole when the day is old.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -28,9 +28,13 @@ pub(super) const ONE_AT_A_TIME: &str = "LOCK TABLE schema_steps IN SHARE ROW EXC
 /// Those tables of these names that are not there, in the schema that is written to.
 const NOT_THERE: &str = "SELECT name FROM UNNEST($1::TEXT[]) AS name WHERE to_regclass(name) IS NULL";
 
+/// A partition is attached by whoever owns the table.
+const MAY_BE_MADE: &str = "SELECT has_schema_privilege(relnamespace, 'CREATE') AND pg_has_role(relowner, 'USAGE')
+    FROM pg_class WHERE oid = 'events'::regclass";
+
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[ONE_AT_A_TIME, NOT_THERE];
+pub(super) const STATEMENTS: &[&str] = &[ONE_AT_A_TIME, NOT_THERE, MAY_BE_MADE];
 
 /// A day, as a number since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +68,8 @@ pub(super) struct Days {
     known: Mutex<BTreeSet<Day>>,
     /// How often one of them was found to be gone.
     losses: AtomicU64,
+    /// Whether the last one that was to be made could not be.
+    is_failing: AtomicBool,
 }
 
 impl Days {
@@ -77,6 +83,11 @@ impl Days {
             known.clear();
         }
         known.insert(day);
+    }
+
+    /// Whether the last day that was to be made could not be, so that nothing of it can be written.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::SeqCst)
     }
 
     /// Forgets a day whose partitions are dropped.
@@ -102,7 +113,9 @@ impl PostgresStore {
         for day in unknown {
             let absent = self.db.look(day, |transaction, day| Box::pin(absent(transaction, *day))).await?;
             if !absent.is_empty() {
-                self.db.write(day, |transaction, day| Box::pin(make(transaction, *day))).await?;
+                let made = self.db.write(day, |transaction, day| Box::pin(make(transaction, *day))).await;
+                self.days.is_failing.store(made.is_err(), Ordering::SeqCst);
+                made?;
             }
             self.days.note_made(day);
         }
@@ -130,6 +143,11 @@ impl PostgresStore {
             is_again = true;
         }
     }
+}
+
+/// Whether this user may make partitions.
+pub(super) async fn may_be_made(transaction: &Transaction<'_>) -> Result<bool, StoreError> {
+    Ok(transaction.one(MAY_BE_MADE, &[]).await?.try_get(0)?)
 }
 
 /// The partitions of a day that are not there.

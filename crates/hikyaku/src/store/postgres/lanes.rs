@@ -5,15 +5,19 @@
 //! in one order everywhere: ids, then lanes, then the inbox's rows, each by their keys.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use hikyaku_core::ids::OrganizationId;
 use hikyaku_core::ordering::Version;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::columns::{self, after, millis, number, read_text, text};
+use super::database::Database;
+use super::looks::{Looks, Written};
 use super::transaction::Transaction;
 use crate::store::{ClaimedLane, EFFECT_INTERRUPTED, Group, LaneClaim, LaneClaims, LaneKey, StoreError, WorkRow};
 
@@ -36,9 +40,9 @@ const CLOSE: &str = "DELETE FROM lanes l
             WHERE w.organization = l.organization AND w.route = l.route AND w.provider = l.provider AND w.lane = l.lane)";
 /// Those that somebody else has locked are left to them.
 const DUE: &str = "SELECT l.organization, l.route, l.provider, l.lane, l.begun
-    FROM UNNEST($1::TEXT[], $2::TEXT[], $3::BIGINT[]) s (organization, route, slots)
+    FROM UNNEST($1::TEXT[], $2::TEXT[], $3::BIGINT[], $5::BIGINT[]) s (organization, route, slots, since)
     CROSS JOIN LATERAL (SELECT * FROM lanes
-        WHERE organization = s.organization AND route = s.route AND due_at <= $4
+        WHERE organization = s.organization AND route = s.route AND due_at >= s.since AND due_at <= $4
         ORDER BY due_at LIMIT s.slots FOR UPDATE SKIP LOCKED) l";
 /// Before lanes are taken: the rows that were first when they were taken before, and that were left without an end.
 const INTERRUPT: &str = "UPDATE work w SET failures = w.failures + 1, error = $6
@@ -79,12 +83,15 @@ const ROWS: &str = "SELECT a.n, w.delivery, r.source, r.type, r.key, w.micros, w
     LEFT JOIN inbox_bodies b ON b.organization = w.organization AND b.due_since = w.due_since
         AND b.position = w.position AND (w.is_last OR NOT $6)
     ORDER BY a.n, w.micros, w.rank, w.event, w.delivery";
-/// Of each route: when the next lane is due that is not due yet, and whether one is due that was not taken.
+/// Of each route: when the next lane is due that is not due yet, and since when one is due that was not taken.
 const NEXT: &str = "SELECT
-        (SELECT l.due_at FROM lanes l WHERE l.organization = s.organization AND l.route = s.route AND l.due_at > $3
+        (SELECT l.due_at FROM lanes l
+            WHERE l.organization = s.organization AND l.route = s.route AND l.due_at > $4 AND l.due_at <= $5
             ORDER BY l.due_at LIMIT 1),
-        EXISTS (SELECT FROM lanes l WHERE l.organization = s.organization AND l.route = s.route AND l.due_at <= $3)
-    FROM UNNEST($1::TEXT[], $2::TEXT[]) WITH ORDINALITY s (organization, route, n) ORDER BY s.n";
+        (SELECT l.due_at FROM lanes l
+            WHERE l.organization = s.organization AND l.route = s.route AND l.due_at >= s.since AND l.due_at <= $4
+            ORDER BY l.due_at LIMIT 1)
+    FROM UNNEST($1::TEXT[], $2::TEXT[], $3::BIGINT[]) WITH ORDINALITY s (organization, route, since, n) ORDER BY s.n";
 
 /// The statements of this file.
 #[cfg(test)]
@@ -176,14 +183,100 @@ pub(super) async fn close<'a>(
     Ok(())
 }
 
+/// What a node remembers of a route between its claims.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LaneLook {
+    looks: Looks,
+    /// Since when a lane is due that was left, if one was.
+    left: Option<i64>,
+}
+
+impl LaneLook {
+    /// From which due time on lanes are looked for.
+    fn from(self, now: i64, written: Option<i64>) -> Option<i64> {
+        let from = self.looks.from(now)?;
+        self.left.into_iter().chain(written).chain([from]).min()
+    }
+}
+
+/// How far back lanes were looked for, by organization and route.
+pub(super) type LaneLooks = HashMap<(OrganizationId, String), LaneLook>;
+
+/// What a node remembers between its claims.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    looks: Mutex<LaneLooks>,
+    pub(super) written: Written,
+}
+
+/// A claim, and what is remembered: how far back lanes were looked for, and from when on some may be due since.
+pub(super) type Asked = (LaneClaim, LaneLooks, Option<i64>);
+
 /// Takes due lanes, with their first rows.
-pub(super) async fn claim(transaction: &Transaction<'_>, claim: &LaneClaim) -> Result<LaneClaims, StoreError> {
-    let mut found = due(transaction, claim).await?;
+pub(super) async fn take_due(db: &Database, memory: &Memory, claim: LaneClaim) -> Result<LaneClaims, StoreError> {
+    let looks = memory.looks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let written = memory.written.take();
+    let claimed = claim_from(db, (claim, looks, written)).await;
+    let (claims, looks) = claimed.inspect_err(|_| memory.written.give_back(written))?;
+    memory.looks.lock().unwrap_or_else(PoisonError::into_inner).extend(looks);
+    Ok(claims)
+}
+
+async fn claim_from(db: &Database, asked: Asked) -> Result<(LaneClaims, LaneLooks), StoreError> {
+    let none = db.look(&asked, |transaction, asked| Box::pin(none_due(transaction, asked)));
+    match none.await? {
+        Some(none) => Ok(none),
+        None => db.write(asked, |transaction, asked| Box::pin(claim(transaction, asked))).await,
+    }
+}
+
+/// The answer to a claim when no lane is due, or `None` when one is.
+async fn none_due(
+    transaction: &Transaction<'_>,
+    (claim, before, written): &Asked,
+) -> Result<Option<(LaneClaims, LaneLooks)>, StoreError> {
+    let (next_due, looks) = next_due(transaction, claim, &Routes::new(claim, before, *written), &[]).await?;
+    let is_any_due = looks.values().any(|look| look.left.is_some());
+    Ok((!is_any_due).then(|| (LaneClaims { lanes: Vec::new(), next_due }, looks)))
+}
+
+/// Takes due lanes, with their first rows; and how far back they were looked for.
+pub(super) async fn claim(
+    transaction: &Transaction<'_>,
+    (claim, before, written): &Asked,
+) -> Result<(LaneClaims, LaneLooks), StoreError> {
+    let routes = Routes::new(claim, before, *written);
+    let mut found = due(transaction, claim, &routes).await?;
     interrupt(transaction, &mut found).await?;
     let mut lanes: Vec<_> = found.into_iter().map(|found| found.lane).collect();
     take(transaction, claim, &mut lanes).await?;
-    let next_due = next_due(transaction, claim, &lanes).await?;
-    Ok(LaneClaims { lanes, next_due })
+    let (next_due, looks) = next_due(transaction, claim, &routes, &lanes).await?;
+    Ok((LaneClaims { lanes, next_due }, looks))
+}
+
+/// The routes of a claim as columns of a statement's parameters, and what is remembered of each.
+struct Routes<'a> {
+    organizations: Vec<&'a str>,
+    names: Vec<Cow<'a, str>>,
+    looks: Vec<LaneLook>,
+    /// From when on lanes are looked for; `None`: all of them are.
+    from: Vec<Option<i64>>,
+    since: Vec<i64>,
+}
+
+impl<'a> Routes<'a> {
+    fn new(claim: &'a LaneClaim, before: &LaneLooks, written: Option<i64>) -> Self {
+        let known = |slot: &(OrganizationId, String, u32)| before.get(&(slot.0.clone(), slot.1.clone())).copied();
+        let looks: Vec<_> = claim.slots.iter().map(|slot| known(slot).unwrap_or_default()).collect();
+        let from: Vec<_> = looks.iter().map(|look| look.from(millis(claim.now), written)).collect();
+        Self {
+            organizations: claim.slots.iter().map(|slot| slot.0.as_str()).collect(),
+            names: claim.slots.iter().map(|slot| text(&slot.1)).collect(),
+            since: from.iter().map(|from| from.unwrap_or(i64::MIN)).collect(),
+            looks,
+            from,
+        }
+    }
 }
 
 /// A lane that is due, and locked.
@@ -193,11 +286,14 @@ struct DueLane {
     begun: Option<String>,
 }
 
-async fn due(transaction: &Transaction<'_>, claim: &LaneClaim) -> Result<Vec<DueLane>, StoreError> {
-    let organizations: Vec<_> = claim.slots.iter().map(|slot| slot.0.as_str()).collect();
-    let routes: Vec<_> = claim.slots.iter().map(|slot| text(&slot.1)).collect();
+async fn due(
+    transaction: &Transaction<'_>,
+    claim: &LaneClaim,
+    routes: &Routes<'_>,
+) -> Result<Vec<DueLane>, StoreError> {
     let slots: Vec<_> = claim.slots.iter().map(|slot| i64::from(slot.2)).collect();
-    let rows = transaction.query(DUE, &[&organizations, &routes, &slots, &millis(claim.now)]).await?;
+    let Routes { organizations, names, since, .. } = routes;
+    let rows = transaction.query(DUE, &[organizations, names, &slots, &millis(claim.now), since]).await?;
     let due = |row: &Row| {
         let (organization, route) = (columns::organization(row, 0)?, read_text(row, 1)?);
         let key = LaneKey { organization, route, provider: read_text(row, 2)?, lane: read_text(row, 3)? };
@@ -282,18 +378,23 @@ fn work_row(row: &Row) -> Result<WorkRow, StoreError> {
 async fn next_due(
     transaction: &Transaction<'_>,
     claim: &LaneClaim,
+    routes: &Routes<'_>,
     taken: &[ClaimedLane],
-) -> Result<Option<Timestamp>, StoreError> {
-    let organizations: Vec<_> = claim.slots.iter().map(|slot| slot.0.as_str()).collect();
-    let routes: Vec<_> = claim.slots.iter().map(|slot| text(&slot.1)).collect();
-    let mut next = None;
-    let rows = transaction.query(NEXT, &[&organizations, &routes, &millis(claim.now)]).await?;
-    for (row, (organization, route, slots)) in rows.iter().zip(&claim.slots) {
+) -> Result<(Option<Timestamp>, LaneLooks), StoreError> {
+    let Routes { organizations, names, looks, from, since } = routes;
+    let (now, until) = (millis(claim.now), millis(claim.until));
+    let (mut next, mut looked) = (None, LaneLooks::new());
+    let rows = transaction.query(NEXT, &[organizations, names, since, &now, &until]).await?;
+    for ((row, (organization, route, slots)), (look, from)) in rows.iter().zip(&claim.slots).zip(looks.iter().zip(from))
+    {
         let of_route = taken.iter().filter(|lane| lane.key.organization == *organization && lane.key.route == *route);
+        let left: Option<i64> = row.try_get(1)?;
         // With a slot left over, whatever is still due was locked by somebody.
-        let is_locked = of_route.count() < *slots as usize && row.try_get::<_, bool>(1)?;
+        let is_locked = of_route.count() < *slots as usize && left.is_some();
         let again = is_locked.then(|| after(claim.now, LOCKED_PAUSE));
         next = next.into_iter().chain(again).chain(columns::optional_time(row, 0)?).min();
+        let looks = look.looks.and(now, *from);
+        looked.insert((organization.clone(), route.clone()), LaneLook { looks, left });
     }
-    Ok(next)
+    Ok((next, looked))
 }

@@ -3,6 +3,7 @@
 //! A step may only add: the program of the version before goes on working while a rolling update is under way, which is
 //! what `works_from` of the newest step promises.
 
+use crate::crash;
 use crate::store::StoreError;
 
 use super::OpenError;
@@ -28,12 +29,13 @@ const PREPARE: &str = "CREATE TABLE IF NOT EXISTS schema_steps (
     LOCK TABLE schema_steps IN SHARE ROW EXCLUSIVE MODE";
 const IS_PREPARED: &str = "SELECT to_regclass('schema_steps') IS NOT NULL";
 const IS_UNFINISHED_COPY: &str = "SELECT to_regclass('unfinished_copy') IS NOT NULL";
+const ENCODING: &str = "SELECT current_setting('server_encoding')";
 const PRESENT: &str = "SELECT version, works_from FROM schema_steps ORDER BY version DESC LIMIT 1";
 const NOTE: &str = "INSERT INTO schema_steps (version, works_from) VALUES ($1, $2)";
 
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[IS_PREPARED, IS_UNFINISHED_COPY, PRESENT, NOTE];
+pub(super) const STATEMENTS: &[&str] = &[ENCODING, IS_PREPARED, IS_UNFINISHED_COPY, PRESENT, NOTE];
 
 /// Which schema a database has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,9 +53,15 @@ pub(super) async fn migrate(transaction: &Transaction<'_>, steps: &[Step]) -> Re
     let done = usize::try_from(before.version).unwrap_or(usize::MAX);
     for (step, version) in steps.iter().zip(1_i64..).skip(done) {
         transaction.batch(step.sql).await?;
+        crash::point("postgres.migrating");
         transaction.execute(NOTE, &[&version, &step.works_from]).await?;
     }
     Ok(before)
+}
+
+/// How the database writes texts down.
+pub(super) async fn encoding(transaction: &Transaction<'_>) -> Result<String, StoreError> {
+    Ok(transaction.one(ENCODING, &[]).await?.try_get(0)?)
 }
 
 /// The schema that the database has.

@@ -1,8 +1,8 @@
 //! The store in a PostgreSQL database: for many nodes.
 //!
 //! Every method is one transaction over a pooled connection, and what it needs of the webhooks comes from memory where
-//! that is the present version. Nothing depends on which node does what, but for leases, which name their owner. Neither
-//! advisory locks nor LISTEN and NOTIFY are used, and no right beyond that to the schema's own tables.
+//! that is the present version. Nothing depends on which node does what, but for leases, which name their owner. Advisory
+//! locks are not used, NOTIFY only for what is not missed without it, and no right beyond that to the schema's own tables.
 
 mod claim;
 mod columns;
@@ -19,7 +19,9 @@ mod inbox;
 mod interventions;
 mod lanes;
 mod log;
+mod looks;
 mod migrate;
+mod nudges;
 mod open;
 mod outages;
 mod publish;
@@ -52,16 +54,19 @@ use jiff::Timestamp;
 
 use super::{
     Backlog, Beat, Cycle, DeliveryClaim, DeliveryClaims, DeliveryPosition, DeliveryQuery, DeliveryRow, DropStep,
-    Dropped, DutyClaim, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened,
-    Intervention, KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents,
-    MissedQuery, NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey, ReconcileState,
-    RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TimedKey,
-    TimedKeysQuery, TokenQuery, WebhookChange,
+    Dropped, Due, DutyClaim, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
+    Intervened, Intervention, KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery,
+    MissedEvents, MissedQuery, NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey,
+    ReconcileState, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store,
+    StoreError, TimedKey, TimedKeysQuery, TokenQuery, Upkeep, WebhookChange,
 };
+#[cfg(test)]
+pub(super) use copy::LAYOUTS as COPY_LAYOUTS;
 pub(super) use copy::PostgresCopy;
 use database::Database;
 use days::{Day, Days};
 pub use migrate::SchemaVersion;
+use nudges::Nudges;
 pub use open::{OpenError, Options, migrate};
 use webhooks::WebhookCache;
 
@@ -71,6 +76,10 @@ pub struct PostgresStore {
     webhooks: Arc<WebhookCache>,
     /// Of which days history has its place.
     days: Arc<Days>,
+    /// Where due deliveries are looked for, and due lanes.
+    deliveries: claim::Memory,
+    lanes: lanes::Memory,
+    nudges: Nudges,
 }
 
 impl fmt::Debug for PostgresStore {
@@ -83,7 +92,12 @@ impl fmt::Debug for PostgresStore {
 impl Store for PostgresStore {
     async fn commit(&self, group: Group) -> Result<GroupOutcome, StoreError> {
         let times: Vec<_> = commit::times(&group).collect();
-        self.write_dated(times, group, |transaction, group| Box::pin(commit::commit(transaction, group))).await
+        let (deliveries, lanes) = (commit::due_deliveries(&group), commit::due_lanes(&group));
+        let written = self.write_dated(times, group, |transaction, group| Box::pin(commit::commit(transaction, group)));
+        let outcome = written.await;
+        self.deliveries.written.note(deliveries);
+        self.lanes.written.note(lanes);
+        outcome
     }
 
     async fn create_webhook(&self, webhook: Webhook) -> Result<(), StoreError> {
@@ -128,24 +142,23 @@ impl Store for PostgresStore {
         if let Some(known) = self.webhooks.fresh(organization) {
             return Ok(known);
         }
-        self.db.look(organization, |transaction, organization| Box::pin(webhooks::of(transaction, organization))).await
+        let read = || self.db.look(organization, |transaction, of| Box::pin(webhooks::of(transaction, of)));
+        self.webhooks.read_once(organization, read).await
     }
 
     async fn claim_deliveries(&self, claim: DeliveryClaim) -> Result<DeliveryClaims, StoreError> {
-        let nothing = self.db.look(&claim, |transaction, claim| Box::pin(claim::of_nothing(transaction, claim)));
-        match nothing.await? {
-            Some(nothing) => Ok(nothing),
-            None => self.db.write(claim, |transaction, claim| Box::pin(claim::deliveries(transaction, claim))).await,
-        }
+        claim::deliveries(&self.db, &self.deliveries, claim).await
     }
 
     async fn claim_lanes(&self, claim: LaneClaim) -> Result<LaneClaims, StoreError> {
-        self.db.write(claim, |transaction, claim| Box::pin(lanes::claim(transaction, claim))).await
+        lanes::take_due(&self.db, &self.lanes, claim).await
     }
 
     async fn resend(&self, key: &DeliveryKey, due_at: Timestamp) -> Result<ResendOutcome, StoreError> {
         let asked = (key.clone(), due_at);
-        self.db.write(asked, |transaction, asked| Box::pin(undelivered::resend(transaction, asked))).await
+        let begun = self.db.write(asked, |transaction, asked| Box::pin(undelivered::resend(transaction, asked))).await;
+        self.deliveries.written.note([due_at]);
+        begun
     }
 
     async fn missed(&self, query: MissedQuery) -> Result<MissedEvents, StoreError> {
@@ -168,7 +181,10 @@ impl Store for PostgresStore {
         if !self.db.look(&step, |transaction, step| Box::pin(recoveries::any_runs(transaction, step))).await? {
             return Ok(RecoveryStepped::default());
         }
-        self.db.write(step, |transaction, step| Box::pin(recoveries::step(transaction, step))).await
+        let since = recoveries::earliest(&step);
+        let stepped = self.db.write(step, |transaction, step| Box::pin(recoveries::step(transaction, step))).await;
+        self.deliveries.written.note([since]);
+        stepped
     }
 
     async fn event(&self, organization: &OrganizationId, id: &EventId) -> Result<Option<EventView>, StoreError> {
@@ -276,7 +292,12 @@ impl Store for PostgresStore {
 
     async fn intervene(&self, batch: Vec<Intervention>) -> Result<Vec<Intervened>, StoreError> {
         let times: Vec<_> = interventions::times(&batch).into_iter().collect();
-        self.write_dated(times, batch, |transaction, batch| Box::pin(interventions::all(transaction, batch))).await
+        let due = batch.iter().map(|intervention| intervention.now).min();
+        let written =
+            self.write_dated(times, batch, |transaction, batch| Box::pin(interventions::all(transaction, batch)));
+        let outcome = written.await;
+        self.lanes.written.note(due);
+        outcome
     }
 
     async fn create_token(&self, token: ApiToken) -> Result<(), StoreError> {
@@ -322,7 +343,22 @@ impl Store for PostgresStore {
         self.db.read((), |transaction, ()| Box::pin(read::backlog(transaction))).await
     }
 
+    async fn upkeep(&self) -> Result<Upkeep, StoreError> {
+        self.db.look((), |transaction, ()| Box::pin(read::upkeep(transaction))).await
+    }
+
+    fn nudge(&self, what: Due) {
+        self.nudges.give(what);
+    }
+
+    async fn nudged(&self, what: Due) {
+        self.nudges.get(what).await;
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
+        if self.days.is_failing() {
+            return Err(StoreError::Unavailable("the tables of a day could not be made; the log says why".to_owned()));
+        }
         // Every transaction that writes writes its number.
         self.db.write((), |_, ()| Box::pin(async { Ok(()) })).await
     }

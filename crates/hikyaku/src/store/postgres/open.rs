@@ -8,8 +8,10 @@ use super::connections;
 use super::database::Database;
 use super::days::{self, Days};
 use super::migrate::{self, SchemaVersion, Step};
+use super::nudges::Nudges;
 use super::reseal;
 use super::webhooks::WebhookCache;
+use super::{claim, lanes};
 use crate::clock::Clock;
 use crate::postgres::Target;
 use crate::store::StoreError;
@@ -53,6 +55,23 @@ pub enum OpenError {
         /// Why not.
         source: SealError,
     },
+    /// It cannot hold every text.
+    #[error("{url} is encoded in {found}, which cannot hold every text; create the database with ENCODING 'UTF8'")]
+    Encoding {
+        /// The database, without its password.
+        url: String,
+        /// Its encoding.
+        found: String,
+    },
+    /// The user may not make the tables of each day.
+    #[error(
+        "the user of {url} may not make the tables that every day needs: it must own the tables of the store, or belong to \
+         the role that does, and have CREATE on their schema"
+    )]
+    NoRight {
+        /// The database, without its password.
+        url: String,
+    },
     /// Its schema is older than this program's.
     #[error("the schema of {url} is of version {found}, and this program needs {own}; run \"hikyaku migrate\"")]
     NotMigrated {
@@ -90,11 +109,13 @@ pub struct Options {
     pub migrate: bool,
     /// Most connections at a time.
     pub connections: usize,
+    /// Whether nodes tell each other what is due, over one more connection.
+    pub notify: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { migrate: true, connections: connections::CONNECTIONS }
+        Self { migrate: true, connections: connections::CONNECTIONS, notify: false }
     }
 }
 
@@ -104,12 +125,24 @@ impl PostgresStore {
     /// # Errors
     /// Says what the database refused, and what to do.
     pub async fn open(url: &str, seal: Seal, clock: &dyn Clock, options: Options) -> Result<Self, OpenError> {
+        Self::open_with(url, Some(seal), clock, options).await
+    }
+
+    /// The same; with no seal secrets stay as they stand.
+    pub(super) async fn open_with(
+        url: &str,
+        seal: Option<Seal>,
+        clock: &dyn Clock,
+        options: Options,
+    ) -> Result<Self, OpenError> {
         let target = Target::parse(url).map_err(|reason| OpenError::Setup { url: "the store".to_owned(), reason })?;
-        let webhooks = Arc::new(WebhookCache::new(seal));
+        let seals = seal.is_some();
+        let webhooks = Arc::new(WebhookCache::new(seal.unwrap_or_default()));
         let days = Arc::new(Days::default());
         let db = Database::new(&target, options.connections, Arc::clone(&webhooks), Arc::clone(&days))?;
         let away = |source| OpenError::Away { url: target.shown.clone(), source };
         let own = i64::try_from(migrate::STEPS.len()).unwrap_or(i64::MAX);
+        check_encoding(&db, &target.shown).await?;
         if options.migrate {
             apply(&db, migrate::STEPS).await.map_err(away)?;
         }
@@ -118,10 +151,20 @@ impl PostgresStore {
         if db.look((), |transaction, ()| Box::pin(migrate::is_unfinished_copy(transaction))).await.map_err(away)? {
             return Err(OpenError::UnfinishedCopy { url: target.shown });
         }
+        let may_make_days = db.look((), |transaction, ()| Box::pin(days::may_be_made(transaction)));
+        if !may_make_days.await.map_err(away)? {
+            return Err(OpenError::NoRight { url: target.shown });
+        }
         let now = millis(clock.schedule());
         db.enrol(now, now - COMMITS_KEPT_MILLIS).await.map_err(away)?;
-        reseal(&db).await.map_err(away)?.map_err(|source| OpenError::Sealed { url: target.shown.clone(), source })?;
-        Ok(Self { db, webhooks, days })
+        let nudges = if options.notify { Nudges::start(connections::writing(&target)) } else { Nudges::none() };
+        if seals {
+            reseal(&db)
+                .await
+                .map_err(away)?
+                .map_err(|source| OpenError::Sealed { url: target.shown.clone(), source })?;
+        }
+        Ok(Self { db, webhooks, days, deliveries: claim::Memory::default(), lanes: lanes::Memory::default(), nudges })
     }
 }
 
@@ -133,9 +176,20 @@ pub async fn migrate(url: &str) -> Result<(i64, i64), OpenError> {
     let target = Target::parse(url).map_err(|reason| OpenError::Setup { url: "the store".to_owned(), reason })?;
     let db = Database::new(&target, 1, Arc::new(WebhookCache::new(Seal::default())), Arc::default())?;
     let away = |source| OpenError::Away { url: target.shown.clone(), source };
+    check_encoding(&db, &target.shown).await?;
     let before = apply(&db, migrate::STEPS).await.map_err(away)?;
     let now = i64::try_from(migrate::STEPS.len()).unwrap_or(i64::MAX);
+    // Where it is older, it is brought up to date now; where it is newer, this program may be too old for it.
+    migrate::check(&target.shown, SchemaVersion { version: before.version.max(now), ..before }, now)?;
     Ok((before.version, now.max(before.version)))
+}
+
+/// Texts come from outside and may hold whatever Unicode has.
+async fn check_encoding(db: &Database, shown: &str) -> Result<(), OpenError> {
+    let url = || shown.to_owned();
+    let found = db.look((), |transaction, ()| Box::pin(migrate::encoding(transaction))).await;
+    let found = found.map_err(|source| OpenError::Away { url: url(), source })?;
+    if found == "UTF8" { Ok(()) } else { Err(OpenError::Encoding { url: url(), found }) }
 }
 
 /// A copy is right only where this program knows every column.

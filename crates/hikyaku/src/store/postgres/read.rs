@@ -1,6 +1,7 @@
 //! Showing events and the backlog.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hikyaku_core::delivery::DeliveryState;
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
@@ -10,7 +11,7 @@ use tokio_postgres::Row;
 use super::columns::{self, read_text};
 use super::transaction::Transaction;
 use super::undelivered::{self, FIRST_RUN};
-use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, RouteBacklog, StoreError};
+use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, RouteBacklog, StoreError, Upkeep};
 
 const DAY: &str = "SELECT created_at FROM event_ids WHERE organization = $1 AND id = $2";
 const EVENT: &str = "SELECT type, timestamp, body, created_at FROM events
@@ -32,6 +33,14 @@ pub(super) const ROUTE_BACKLOG: &str = "SELECT organization, route, COUNT(*),
     FROM work GROUP BY organization, route";
 pub(super) const WEBHOOKS_OFF: &str = "SELECT COUNT(*), MIN(off_since) FROM webhooks WHERE off_since IS NOT NULL";
 
+/// Of sessions of other users PostgreSQL tells nothing to whoever has not `pg_read_all_stats`.
+pub(super) const OLDEST_TRANSACTION: &str = "SELECT (extract(epoch FROM clock_timestamp() - MIN(since)) * 1000)::BIGINT
+    FROM (SELECT xact_start AS since FROM pg_stat_activity
+            WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+        UNION ALL SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()) open";
+pub(super) const ENDED_ROWS: &str = "SELECT SUM(pg_stat_get_dead_tuples(hot::regclass))::BIGINT
+    FROM UNNEST(ARRAY['waiting', 'work', 'lanes']) hot";
+
 /// The statements of this file. Those of the backlog read all that is hot, and nothing of history.
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[
@@ -47,6 +56,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     LANE_BACKLOG,
     ROUTE_BACKLOG,
     WEBHOOKS_OFF,
+    OLDEST_TRANSACTION,
+    ENDED_ROWS,
 ];
 
 /// An event with its deliveries and their attempts, or `None`.
@@ -186,4 +197,12 @@ async fn lanes_by_route(transaction: &Transaction<'_>) -> Result<BTreeMap<(Organ
 async fn count_and_oldest(transaction: &Transaction<'_>, sql: &str) -> Result<(u64, Option<Timestamp>), StoreError> {
     let row = transaction.one(sql, &[]).await?;
     Ok((columns::number(&row, 0)?, columns::optional_time(&row, 1)?))
+}
+
+/// What keeps the database from cleaning up.
+pub(super) async fn upkeep(transaction: &Transaction<'_>) -> Result<Upkeep, StoreError> {
+    let open = transaction.one(OLDEST_TRANSACTION, &[]).await?.try_get::<_, Option<i64>>(0)?;
+    let ended_rows = columns::number(&transaction.one(ENDED_ROWS, &[]).await?, 0)?;
+    let oldest_transaction = open.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or_default()));
+    Ok(Upkeep { oldest_transaction, ended_rows })
 }

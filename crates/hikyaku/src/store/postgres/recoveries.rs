@@ -2,6 +2,8 @@
 //! crash leaves it undone or done, and any node can make the next. Whoever makes one keeps the recoveries that take part
 //! to himself; other nodes pass them over.
 
+use std::time::Duration;
+
 use hikyaku_core::ids::{OrganizationId, RecoveryId, WebhookId};
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -218,6 +220,11 @@ async fn make_due(
     let ended = next.len() < room as usize;
     advance(transaction, recovery, &next, ended).await?;
     Ok((u32::try_from(next.len()).unwrap_or(u32::MAX), ended))
+}
+
+/// When the first of the events is due that a step makes due.
+pub(super) fn earliest(step: &RecoveryStep) -> Timestamp {
+    step.now.saturating_sub(Duration::from_millis(u64::from(step.most_due))).unwrap_or(Timestamp::MIN)
 }
 
 /// Due times up to `now`, a millisecond apart: what is due first is attempted first.

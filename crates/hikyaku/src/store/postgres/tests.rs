@@ -1,12 +1,15 @@
 //! The suite that every store passes, and what is particular to PostgreSQL.
 
+mod fitness;
 mod migrations;
+mod nudges;
 mod partitions;
 mod plans;
 mod reach;
 mod receiving;
 mod seal;
 mod sending;
+mod snapshots;
 
 use std::ops::Deref;
 

@@ -5,12 +5,13 @@
 //! good [`FRESH_FOR`] ago.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
 use hikyaku_core::webhook::Webhook;
 use jiff::Timestamp;
+use tokio::sync::OnceCell;
 
 use super::columns::{self, millis};
 use super::transaction::Transaction;
@@ -61,9 +62,20 @@ struct Copy {
     asked: Stopwatch,
 }
 
+/// A version, and when it was asked for: it was the present one then or later.
+#[derive(Clone, Copy)]
+struct Version {
+    version: i64,
+    asked: Stopwatch,
+}
+
+/// What is being read of an organization, for all who wait for it.
+type Reading = OnceCell<Result<Webhooks, StoreError>>;
+
 /// The webhooks of some organizations. One without webhooks is never kept: names cost nothing to invent.
 pub(super) struct WebhookCache {
     known: RwLock<HashMap<OrganizationId, Copy>>,
+    readings: Mutex<HashMap<OrganizationId, Arc<Reading>>>,
     /// What opens a row that is not in memory, and seals what is written.
     pub(super) seal: Seal,
 }
@@ -71,7 +83,7 @@ pub(super) struct WebhookCache {
 impl WebhookCache {
     /// Nothing in memory yet.
     pub(super) fn new(seal: Seal) -> Self {
-        Self { known: RwLock::default(), seal }
+        Self { known: RwLock::default(), readings: Mutex::default(), seal }
     }
 
     /// An organization's webhooks, if what is in memory is fresh.
@@ -80,23 +92,45 @@ impl WebhookCache {
         known.get(organization).filter(|copy| copy.asked.elapsed() < FRESH_FOR).map(|copy| copy.webhooks.clone())
     }
 
-    fn of_version(&self, organization: &OrganizationId, version: i64) -> Option<Webhooks> {
+    fn of_version(&self, organization: &OrganizationId, Version { version, asked }: Version) -> Option<Webhooks> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let copy = known.get_mut(organization).filter(|copy| copy.version == version)?;
-        copy.asked = Stopwatch::start();
+        // Another answer may have overtaken this one.
+        copy.asked = if asked.elapsed() < copy.asked.elapsed() { asked } else { copy.asked };
         Some(copy.webhooks.clone())
     }
 
-    fn keep(&self, organization: &OrganizationId, version: i64, webhooks: &Webhooks) {
+    fn keep(&self, organization: &OrganizationId, Version { version, asked }: Version, webhooks: &Webhooks) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_CACHED_ORGANIZATIONS {
             known.clear();
         }
-        known.insert(organization.clone(), Copy { webhooks: webhooks.clone(), version, asked: Stopwatch::start() });
+        if known.get(organization).is_none_or(|copy| copy.version < version) {
+            known.insert(organization.clone(), Copy { webhooks: webhooks.clone(), version, asked });
+        }
     }
 
-    /// What is in memory of an organization is no longer good.
+    /// Has `read` read an organization's webhooks, once for all who ask for them meanwhile.
+    pub(super) async fn read_once<R: Future<Output = Result<Webhooks, StoreError>>>(
+        &self,
+        organization: &OrganizationId,
+        read: impl FnOnce() -> R,
+    ) -> Result<Webhooks, StoreError> {
+        let reading = {
+            let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(readings.entry(organization.clone()).or_default())
+        };
+        let answer = reading.get_or_init(read).await.clone();
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        if readings.get(organization).is_some_and(|present| Arc::ptr_eq(present, &reading)) {
+            readings.remove(organization);
+        }
+        answer
+    }
+
+    /// What is in memory of an organization is no longer good, nor what is just being read.
     pub(super) fn forget(&self, organization: &OrganizationId) {
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner).remove(organization);
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(organization);
     }
 }
@@ -107,9 +141,10 @@ pub(super) async fn of_each(
     organizations: &BTreeSet<OrganizationId>,
 ) -> Result<HashMap<OrganizationId, Webhooks>, StoreError> {
     let names: Vec<_> = organizations.iter().map(OrganizationId::as_str).collect();
-    let mut versions: HashMap<OrganizationId, i64> = HashMap::new();
+    let mut versions = HashMap::new();
+    let asked = Stopwatch::start();
     for row in transaction.query(VERSIONS, &[&names]).await? {
-        versions.insert(columns::organization(&row, 0)?, row.try_get(1)?);
+        versions.insert(columns::organization(&row, 0)?, Version { version: row.try_get(1)?, asked });
     }
     let mut found = HashMap::new();
     for organization in organizations {
@@ -139,15 +174,16 @@ pub(super) async fn locked(
     transaction: &Transaction<'_>,
     organization: &OrganizationId,
 ) -> Result<Webhooks, StoreError> {
+    let asked = Stopwatch::start();
     let version = transaction.optional(LOCK, &[&organization.as_str()]).await?;
-    let version = version.map(|row| row.try_get(0)).transpose()?;
+    let version = version.map(|row| row.try_get(0)).transpose()?.map(|version| Version { version, asked });
     of_version(transaction, organization, version).await
 }
 
 async fn of_version(
     transaction: &Transaction<'_>,
     organization: &OrganizationId,
-    version: Option<i64>,
+    version: Option<Version>,
 ) -> Result<Webhooks, StoreError> {
     // Every change raises a version, so where there is none there never was a webhook.
     let Some(version) = version else { return Ok(Webhooks::default()) };

@@ -13,14 +13,13 @@ use super::errors;
 use super::open::{self, APPLICATION_ID, OpenError, UNFINISHED_COPY_ID};
 use crate::clock::Clock;
 use crate::store::StoreError;
-use crate::store::seal::Seal;
 use crate::store::transfer::{
     Column, CopySide, Kind, Layout, Layouts, Page, PageSender, Pages, Part, Row, TABLES, Table, Value, pages,
 };
 
 /// What stands otherwise here than in a copy's tables: by ids rather than positions, and without what the event or the row
 /// tells. What has lost its event or row all the same is found to be damaged, and not left out.
-const LAYOUTS: Layouts = Layouts(&[
+pub(in crate::store) const LAYOUTS: Layouts = Layouts(&[
     Layout {
         name: "attempts",
         from: "attempts AS t LEFT JOIN events AS e ON e.organization = t.organization AND e.id = t.event",
@@ -78,7 +77,7 @@ pub(in crate::store) struct SqliteCopy {
 impl SqliteCopy {
     /// Opens the file, or makes it. What was leased is due at once, because nobody holds it. Blocks while it works.
     pub(in crate::store) fn open(path: &Path, clock: &dyn Clock) -> Result<Self, OpenError> {
-        let opened = open::open(path, &Seal::default(), clock)?;
+        let opened = open::open(path, None, clock)?;
         Ok(Self { connection: Arc::new(Mutex::new(opened.writer)), _lock: opened.lock })
     }
 

@@ -58,8 +58,11 @@ use super::{
 use crate::clock::Clock;
 use crate::store::duties::Duties;
 use crate::store::seal::Seal;
+#[cfg(test)]
+pub(super) use copy::LAYOUTS as COPY_LAYOUTS;
 pub(super) use copy::SqliteCopy;
 pub use open::OpenError;
+pub(crate) use open::write_ahead;
 use queues::Queues;
 use readers::Readers;
 use webhooks::WebhookCache;
@@ -84,7 +87,7 @@ impl SqliteStore {
     /// what the last one had under lease is due at once, because that process is gone. `seal` is what secrets
     /// are sealed with; what is not yet sealed, is now. Blocks while it works.
     pub fn open(path: &Path, seal: Seal, clock: &dyn Clock) -> Result<Self, OpenError> {
-        let opened = open::open(path, &seal, clock)?;
+        let opened = open::open(path, Some(&seal), clock)?;
         let webhooks = Arc::new(WebhookCache::new(seal));
         let queues = opened.queues;
         let writer = (opened.writer, opened.lock, opened.file, opened.wal_path);

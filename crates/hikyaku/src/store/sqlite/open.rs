@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rusqlite_migration::{M, MigrationDefinitionError, Migrations};
 
@@ -15,6 +16,7 @@ use super::columns;
 use super::queues::Queues;
 use super::reseal::{self, Failure};
 use crate::clock::Clock;
+use crate::crash;
 use crate::file::FileInUse;
 use crate::store::seal::{Seal, SealError};
 
@@ -138,21 +140,27 @@ pub(super) struct Opened {
     pub(super) wal_path: PathBuf,
 }
 
-/// Opens or creates the store; leases that were left behind end now, and what is not sealed as it should be is sealed.
-pub(super) fn open(path: &Path, seal: &Seal, clock: &dyn Clock) -> Result<Opened, OpenError> {
+/// Opens or creates the store; leases that were left behind end now, and what is not sealed as it should be is sealed,
+/// unless (`None`) secrets stay as they stand.
+pub(super) fn open(path: &Path, seal: Option<&Seal>, clock: &dyn Clock) -> Result<Opened, OpenError> {
     check_version(rusqlite::version_number())?;
     let path = &create_private(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
     let lock = lock(path)?;
+    crash::point("sqlite.created");
     let explain = |error| explain(path, &error);
     let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, WRITER_CACHE_KIB).map_err(explain)?;
     check_owner(path, &writer).map_err(explain)??;
+    write_ahead(&writer).map_err(explain)?;
     prepare_to_write(&writer).map_err(explain)?;
     migrate(path, &mut writer)?;
+    crash::point("sqlite.migrated");
     end_leases(&writer, clock.schedule()).map_err(explain)?;
-    reseal::reseal(&mut writer, seal, clock.now()).map_err(|failure| match failure {
-        Failure::Sqlite(error) => explain(error),
-        Failure::Seal(source) => OpenError::Sealed { path: path.to_owned(), source },
-    })?;
+    if let Some(seal) = seal {
+        reseal::reseal(&mut writer, seal, clock.now()).map_err(|failure| match failure {
+            Failure::Sqlite(error) => explain(error),
+            Failure::Seal(source) => OpenError::Sealed { path: path.to_owned(), source },
+        })?;
+    }
     let queues = Queues::load(&writer)
         .map_err(|error| OpenError::Sqlite { path: path.to_owned(), reason: error.to_string() })?;
     let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, READER_CACHE_KIB);
@@ -194,14 +202,24 @@ fn connect(path: &Path, mode: OpenFlags, cache_kib: i64) -> rusqlite::Result<Con
     connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
     connection.pragma_update(None, "cache_size", -cache_kib)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // A plan holds for all values. Otherwise a statement is planned anew whenever another LIMIT is bound to it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
 fn prepare_to_write(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", JOURNAL_SIZE_LIMIT_BYTES)
+}
+
+/// Asked until it has nothing more to say: SQLite answers that it writes ahead before the disk has taken it. Whoever goes on
+/// after that answer has a connection that writes ahead to a file that, to all others, does not.
+pub(crate) fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(())
 }
 
 /// Whether the file is empty or ours, and whole.

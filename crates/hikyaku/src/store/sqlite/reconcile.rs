@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use hikyaku_core::gap::Period;
+use hikyaku_core::ordering::Version;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::columns::{millis, optional_time, time};
+use super::columns::{millis, optional_time, time, version};
 use crate::store::{
     Cycle, CycleCounts, KnownKey, KnownKeysQuery, ReconcileKey, ReconcileState, StoreError, TimedKey, TimedKeysQuery,
 };
@@ -24,10 +25,9 @@ const CYCLES: &str = "SELECT number, from_at, to_at, done_to, started_at, ended_
 const SAVE_CYCLE: &str = "INSERT OR REPLACE INTO reconcile_cycles (organization, name, number, from_at, to_at, done_to,
         started_at, ended_at, listed, known, missing, repaired, different, unknown, calls, problem)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
-/// The row of the newest version. A key has few rows.
-const NEWEST_OF_KEY: &str = "SELECT micros, position FROM inbox_rows
-    WHERE organization = ?1 AND key = ?2 AND provider = ?3 AND state NOT IN ('parked', 'quarantined')
-    ORDER BY micros DESC, rank DESC, event DESC LIMIT 1";
+/// A key has few rows.
+const ROWS_OF_KEY: &str = "SELECT micros, rank, event, position FROM inbox_rows
+    WHERE organization = ?1 AND key = ?2 AND provider = ?3 AND state NOT IN ('parked', 'quarantined')";
 const SMALL_BODY: &str = "SELECT body FROM inbox_bodies WHERE position = ?1 AND length(body) <= ?2";
 const HAD_EFFECT: &str = "SELECT EXISTS (SELECT 1 FROM applied INDEXED BY applied_key
     WHERE organization = ?1 AND provider = ?2 AND lane = ?3)";
@@ -39,7 +39,7 @@ const TIMED_KEYS: &str = "SELECT micros, position, key, type FROM inbox_rows IND
 /// The statements of this file.
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[STATE, SAVE_STATE, CYCLES, SAVE_CYCLE, NEWEST_OF_KEY, SMALL_BODY, HAD_EFFECT, TIMED_KEYS];
+    &[STATE, SAVE_STATE, CYCLES, SAVE_CYCLE, ROWS_OF_KEY, SMALL_BODY, HAD_EFFECT, TIMED_KEYS];
 
 /// How far a reconciliation has come.
 pub(super) fn state(db: &Connection, key: &ReconcileKey) -> Result<ReconcileState, StoreError> {
@@ -152,9 +152,7 @@ fn known_key(db: &Connection, query: &KnownKeysQuery, key: &str) -> Result<Optio
     }
     let organization = query.organization.as_str();
     let of_key = [organization, key, &query.provider];
-    let mut newest = db.prepare_cached(NEWEST_OF_KEY)?;
-    let newest: Option<(i64, i64)> = newest.query_row(of_key, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    if let Some((micros, position)) = newest {
+    if let Some((Version { micros, .. }, position)) = newest(db, of_key)? {
         let mut statement = db.prepare_cached(SMALL_BODY)?;
         let body = statement.query_row(params![position, query.max_body_bytes], |row| row.get::<_, Vec<u8>>(0));
         return Ok(Some(KnownKey { micros: Some(micros), body: body.optional()?.map(Bytes::from) }));
@@ -162,6 +160,17 @@ fn known_key(db: &Connection, query: &KnownKeysQuery, key: &str) -> Result<Optio
     let lane = format!("k:{key}");
     let had_effect = db.prepare_cached(HAD_EFFECT)?.query_row([organization, &query.provider, &lane], |r| r.get(0))?;
     Ok(Some(KnownKey::default()).filter(|_| had_effect))
+}
+
+/// The newest version of a key's rows, and where it is.
+fn newest(db: &Connection, of_key: [&str; 3]) -> Result<Option<(Version, i64)>, StoreError> {
+    let mut statement = db.prepare_cached(ROWS_OF_KEY)?;
+    let mut rows = statement.query(of_key)?;
+    let mut newest = None;
+    while let Some(row) = rows.next()? {
+        newest = newest.max(Some((version(row, 0)?, row.get(3)?)));
+    }
+    Ok(newest)
 }
 
 /// A page of received rows by their own time.

@@ -6,6 +6,8 @@ mod plans;
 mod pressure;
 mod seal;
 mod searches;
+#[cfg(unix)]
+mod torn;
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::errors;
 use super::queues::{QueueView, Queues};
 use super::webhooks::{WebhookCache, WebhookView};
+use crate::crash;
 use crate::file::FileInUse;
 use crate::store::StoreError;
 
@@ -167,7 +168,9 @@ impl State {
         // An error drops the transaction, which rolls it back.
         let answer = work(&mut transaction)?;
         self.queues.settle(&open)?;
+        crash::point("sqlite.uncommitted");
         open.commit().map_err(|error| errors::of_commit(&error))?;
+        crash::point("sqlite.committed");
         Ok(answer)
     }
 }

@@ -2,6 +2,7 @@
 
 mod refusals;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -112,6 +113,45 @@ async fn every_column_of_every_table_comes_through_with_whatever_is_in_it() {
         let rows = if of_table.table == "heartbeat" { 1 } else { 3 };
         assert_eq!(of_table.from.rows(), rows, "{}", of_table.table);
     }
+}
+
+/// The columns of a schema that a copy writes, each as table and name.
+fn copied(layouts: Layouts) -> BTreeSet<(String, String)> {
+    let written = TABLES.iter().flat_map(|table| layouts.into(table).into_iter().map(move |into| (table, into)));
+    let named = written.flat_map(|(table, (into, part))| {
+        part.of(table).into_iter().map(move |(_, column)| (into.to_owned(), column.name.to_owned()))
+    });
+    named.collect()
+}
+
+/// What a schema has and no copy writes, but for these tables.
+fn forgotten(schema: Vec<(String, String)>, layouts: Layouts, not_copied: &[&str]) -> Vec<(String, String)> {
+    let copied = copied(layouts);
+    let tables: BTreeSet<_> = schema.iter().map(|(table, _)| table.clone()).collect();
+    assert!(not_copied.iter().all(|table| tables.contains(*table)), "not all of {not_copied:?} are in {tables:?}");
+    let is_forgotten = |column: &(String, String)| !not_copied.contains(&column.0.as_str()) && !copied.contains(column);
+    schema.into_iter().filter(is_forgotten).collect()
+}
+
+#[tokio::test]
+async fn no_column_of_either_schema_is_forgotten() {
+    let (files, database) = (Files::new(), TestDatabase::create().await);
+    drop((files.open("a.db"), open(&database).await.unwrap()));
+    let file = rusqlite::Connection::open(files.path("a.db")).unwrap();
+    let sql = "SELECT m.name, c.name FROM sqlite_schema AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'";
+    let mut columns = file.prepare(sql).unwrap();
+    let columns = columns.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect();
+    // That a commit would succeed, and the numbers that claims have.
+    assert_eq!(forgotten(columns, sqlite::COPY_LAYOUTS, &["pings"]), []);
+
+    let sql = "SELECT c.relname::TEXT, a.attname::TEXT FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+            AND a.attnum > 0 AND NOT a.attisdropped";
+    let columns = database.client().await.query(sql, &[]).await.unwrap();
+    let columns = columns.iter().map(|row| (row.get(0), row.get(1))).collect();
+    // Versions of what is cached, leases of what one node does, the nodes themselves, and how old the schema is.
+    let not_copied = ["organizations", "duties", "commits", "schema_steps"];
+    assert_eq!(forgotten(columns, postgres::COPY_LAYOUTS, &not_copied), []);
 }
 
 #[test]

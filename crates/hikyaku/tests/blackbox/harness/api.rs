@@ -97,8 +97,18 @@ impl Api {
 
     /// A request with a JSON body under this organization.
     pub(crate) async fn call(&self, method: Method, segments: &[&str], body: impl Into<Vec<u8>>) -> Answer {
+        self.try_call(method, segments, body).await.unwrap()
+    }
+
+    /// As [`Self::call`]; an error is a connection that broke.
+    pub(crate) async fn try_call(
+        &self,
+        method: Method,
+        segments: &[&str],
+        body: impl Into<Vec<u8>>,
+    ) -> reqwest::Result<Answer> {
         let json = [("content-type", "application/json")];
-        self.try_send(method, self.organization_url(segments), &json, body.into()).await.unwrap()
+        self.try_send(method, self.organization_url(segments), &json, body.into()).await
     }
 
     /// Reads something under this organization.

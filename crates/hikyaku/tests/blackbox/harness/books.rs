@@ -43,12 +43,22 @@ impl Books {
 
     /// The program with a source whose sales go to this table.
     pub(crate) async fn serve(&self, more: &str) -> Server {
+        Server::start_in(self.dir.clone(), self.config(more)).await
+    }
+
+    /// The configuration of that program.
+    pub(crate) fn config(&self, more: &str) -> Config {
         let config = Config::default().with(more);
-        let config = match &self.postgres {
+        match &self.postgres {
             None => config.with(&sales_to_sql()),
             Some(_) => self.leads_to_postgres(config, ""),
-        };
-        Server::start_in(self.dir.clone(), config).await
+        }
+    }
+
+    /// The directory that the program has to be started in.
+    #[cfg(feature = "crash-points")]
+    pub(crate) fn dir(&self) -> &Arc<TempDir> {
+        &self.dir
     }
 
     /// A node over the database of this URL with that source.

@@ -137,14 +137,26 @@ impl Server {
     /// Starts it in a directory that a test has prepared.
     pub(crate) async fn start_in(dir: Arc<TempDir>, config: Config) -> Self {
         let store = Store::of(dir.path()).await;
+        let process = Process::spawn(dir.path(), &config, &store).await.listening();
+        Self { dir, config, store, process }
+    }
+
+    /// The same, whether it comes to listen or ends before that.
+    pub(crate) async fn start_or_not(dir: Arc<TempDir>, config: Config) -> Self {
+        let store = Store::of(dir.path()).await;
         let process = Process::spawn(dir.path(), &config, &store).await;
         Self { dir, config, store, process }
+    }
+
+    /// Whether it has come to listen.
+    pub(crate) fn listens(&self) -> bool {
+        self.process.addr.is_some()
     }
 
     /// Starts one of several nodes over the database at this URL, in a fresh directory.
     pub(crate) async fn node(url: &str, config: Config) -> Self {
         let (dir, store) = (Arc::new(tempfile::tempdir().unwrap()), Store::At(url.to_owned()));
-        let process = Process::spawn(dir.path(), &config, &store).await;
+        let process = Process::spawn(dir.path(), &config, &store).await.listening();
         Self { dir, config, store, process }
     }
 
@@ -163,12 +175,12 @@ impl Server {
 
     /// A client of its API.
     pub(crate) fn api(&self) -> Api {
-        Api::new(self.process.addr)
+        Api::new(self.process.addr())
     }
 
     /// Where it listens.
     pub(crate) fn addr(&self) -> SocketAddr {
-        self.process.addr
+        self.process.addr()
     }
 
     /// A file in its directory.
@@ -209,13 +221,27 @@ impl Server {
     /// Starts it again on the same directory, killing it first if it runs.
     pub(crate) async fn restart(&mut self) {
         self.process.stop();
+        self.process = Process::spawn(self.dir.path(), &self.config, &self.store).await.listening();
+    }
+
+    /// Starts it again with another configuration; whether it listens, and has not ended before that. What it did alone
+    /// among several nodes it may do again at once: the lease of its last life is over, as after a while.
+    pub(crate) async fn restart_as(&mut self, config: Config) -> bool {
+        self.process.stop();
+        if let Store::Database(database) = &self.store {
+            // The program may have died before there was such a table.
+            let _ = database.client().await.execute("DELETE FROM duties", &[]).await;
+        }
+        self.config = config;
         self.process = Process::spawn(self.dir.path(), &self.config, &self.store).await;
+        self.listens()
     }
 }
 
 struct Process {
     child: Child,
-    addr: SocketAddr,
+    /// `None`: it ended before it listened.
+    addr: Option<SocketAddr>,
     log: Arc<Mutex<String>>,
     ended: watch::Receiver<bool>,
     reader: Option<JoinHandle<()>>,
@@ -233,8 +259,17 @@ impl Process {
             move || follow(stderr, &log, &address, &end)
         });
         let addr = within("the program to listen", listening.wait_for(Option::is_some)).await.ok().and_then(|a| *a);
-        let Some(addr) = addr else { panic!("it ended before it listened:\n{}", log.lock().unwrap()) };
         Self { child, addr, log, ended, reader: Some(reader) }
+    }
+
+    /// It, as it listens.
+    fn listening(self) -> Self {
+        assert!(self.addr.is_some(), "it ended before it listened:\n{}", self.log.lock().unwrap());
+        self
+    }
+
+    fn addr(&self) -> SocketAddr {
+        self.addr.expect("it ended before it listened")
     }
 
     /// Kills it and reads its log to the end.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use hikyaku_core::signature::{Secret, receiptroller};
 
+use super::roles::in_role;
 use super::*;
 use crate::harness::{TestDatabase, gated, statuses};
 use crate::publish::publish_until_taken;
@@ -65,6 +66,31 @@ async fn case6_of_50_deliveries_that_take_long_each_attempt_has_one_sender_and_t
     assert_eq!(api.read_webhook(&webhook).await["active"], false);
     // What was under way when the webhook went off has ended by now: every delivery is exhausted or cancelled.
     assert_eq!(watcher.count(), 1);
+}
+
+#[tokio::test]
+async fn case6_what_a_node_publishes_that_does_not_send_two_others_send_each_a_part_and_nothing_twice() {
+    const EVENTS: usize = 50;
+    let database = TestDatabase::create().await;
+    let url = database.url();
+    let node = |role: &'static str| Server::node(&url, in_role(role));
+    let (front, _first, _second) = (node("api").await, node("sender").await, node("sender").await);
+    let (receiver, gate) = gated(200).await;
+    let api = front.api();
+    // Half of them is the most that one node has under way, and none is answered before all have come.
+    let most = EVENTS / 2;
+    let webhook = json!({ "url": receiver.url("/"), "events": ["sale.*"], "maxInFlight": most });
+    api.webhook_with(webhook).await;
+    let ids: Vec<_> = (0..EVENTS).map(|n| format!("e{n}")).collect();
+    let events: Vec<_> = ids.iter().map(|id| format!(r#"{{"id":"{id}","type":"sale.created","data":{{}}}}"#)).collect();
+    api.publish_batch(&events).await.expect(202);
+    eventually("all of them to be under way", async || (receiver.count() == EVENTS).then_some(())).await;
+    gate.add_permits(EVENTS);
+    for id in &ids {
+        assert_eq!(statuses(&api.ended_one(id).await), [200], "{id}");
+    }
+    let came: BTreeSet<_> = receiver.seen().iter().map(|seen| seen.delivery().to_owned()).collect();
+    assert_eq!((receiver.count(), came.len()), (EVENTS, EVENTS));
 }
 
 #[tokio::test]

@@ -5,8 +5,9 @@ use std::process::{Command, Output};
 use super::*;
 use crate::harness::{TestDatabase, event_body, forward_to};
 
-fn in_role(roles: &str) -> Config {
-    Config::default().env("HIKYAKU_ROLES", &format!("[\"{roles}\"]"))
+/// A node that does only this; several roles have commas between them.
+pub(super) fn in_role(roles: &str) -> Config {
+    Config::default().env("HIKYAKU_ROLES", roles)
 }
 
 async fn status(api: &Api, method: Method, segments: &[&str]) -> u16 {
@@ -80,6 +81,40 @@ async fn a_schema_is_made_by_the_command_where_a_start_may_not_make_it() {
     for (headers, expected) in [(&[][..], 401), (&[("authorization", authorization.as_str())], 200)] {
         let webhooks = api.api().url(&["v1", "organizations", "acme", "webhooks"]);
         assert_eq!(api.api().try_send(Method::GET, webhooks, headers, Vec::new()).await.unwrap().status, expected);
+    }
+}
+
+/// Waits until a node asks for a token.
+async fn asks_for_a_token(server: &Server) {
+    let api = server.api();
+    eventually("the node to ask for a token", async || {
+        let asked = status(&api, Method::GET, &["v1", "organizations", "acme", "webhooks"]).await;
+        (asked == 401).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s16_the_first_token_closes_every_node_whoever_made_it() {
+    for is_made_by_a_node in [true, false] {
+        let database = TestDatabase::create().await;
+        let url = database.url();
+        let (first, second) =
+            (Server::node(&url, Config::default()).await, Server::node(&url, Config::default()).await);
+        let webhooks = ["v1", "organizations", "acme", "webhooks"];
+        assert_eq!(status(&second.api(), Method::GET, &webhooks).await, 200);
+        if is_made_by_a_node {
+            let (api, body) = (first.api(), br#"{"name":"root","admin":true}"#.to_vec());
+            let json = [("content-type", "application/json")];
+            let made = api.try_send(Method::POST, api.url(&["v1", "tokens"]), &json, body).await.unwrap();
+            assert_eq!(made.status, 201, "{made:?}");
+            assert_eq!(status(&first.api(), Method::GET, &webhooks).await, 401, "at once where it is made");
+        } else {
+            let made = hikyaku(&url, &["token", "create", "--admin", "--name", "root"]);
+            assert!(made.status.success(), "{made:?}");
+        }
+        asks_for_a_token(&first).await;
+        asks_for_a_token(&second).await;
     }
 }
 

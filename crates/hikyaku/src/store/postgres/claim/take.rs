@@ -18,10 +18,11 @@ use crate::store::{ClaimedDelivery, DeliveryClaim, StoreError};
 /// What others are just taking is passed over. An attempt that was left behind goes on to be the present one: it may have
 /// arrived.
 const TAKE: &str = "WITH taken AS (
-        SELECT k.place, k.until, w.* FROM UNNEST($1::TEXT[], $2::TEXT[], $3::BIGINT[], $4::BIGINT[])
-                WITH ORDINALITY k (its_organization, its_webhook, most, until, place),
+        SELECT k.place, k.until, w.* FROM UNNEST($1::TEXT[], $2::TEXT[], $3::BIGINT[], $4::BIGINT[], $8::BIGINT[])
+                WITH ORDINALITY k (its_organization, its_webhook, most, until, since, place),
             LATERAL (SELECT w.organization, w.event, w.webhook, w.due_at, w.attempt_started_at FROM waiting w
-                WHERE w.organization = k.its_organization AND w.webhook = k.its_webhook AND w.due_at <= $5
+                WHERE w.organization = k.its_organization AND w.webhook = k.its_webhook
+                    AND w.due_at >= k.since AND w.due_at <= $5
                 ORDER BY w.due_at, w.event LIMIT k.most FOR UPDATE SKIP LOCKED) w)
     UPDATE waiting w SET owner = $6, due_at = taken.until,
         attempt = w.attempt + CASE WHEN taken.attempt_started_at IS NULL THEN 1 ELSE 0 END,
@@ -71,7 +72,8 @@ pub(super) async fn take(
     let until = |turn: &Turn| millis(after(claim.now, claim.lease.duration_for(&turn.webhook)));
     let until: Vec<_> = turns.iter().map(until).collect();
     let (now, owner, at) = (millis(claim.now), &*claim.lease.owner, millis(claim.at));
-    let rows = transaction.query(TAKE, &[&organizations, &webhooks, &most, &until, &now, &owner, &at]).await?;
+    let since: Vec<_> = turns.iter().map(|turn| turn.since).collect();
+    let rows = transaction.query(TAKE, &[&organizations, &webhooks, &most, &until, &now, &owner, &at, &since]).await?;
     let mut taken = rows.iter().map(|row| read(row, turns)).collect::<Result<Vec<_>, _>>()?;
     if taken.is_empty() {
         return Ok(Vec::new());

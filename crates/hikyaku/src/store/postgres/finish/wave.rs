@@ -1,6 +1,6 @@
 //! The rows of attempts of different deliveries.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use hikyaku_core::delivery::{Decision, DeliveryState};
 use tokio_postgres::Row;
@@ -75,18 +75,18 @@ pub(super) async fn write(transaction: &Transaction<'_>, finishes: &[&FinishAtte
     places.sort_by_key(|place| &finishes[*place].key);
     let sorted: Vec<_> = places.iter().map(|place| finishes[*place]).collect();
     let mut ends = vec![End::Lost; finishes.len()];
-    let (mut held, mut logged, mut waits) = (Vec::new(), Vec::new(), HashMap::new());
+    let (mut held, mut logged, mut waits) = (Vec::new(), Vec::new(), HashSet::new());
     for row in lock(transaction, &sorted).await? {
         let place = columns::place(&row, 0)?;
         let (finish, created_at) = (sorted[place], row.try_get(1)?);
-        waits.insert(place, ());
+        waits.insert(place);
         logged.push((finish, created_at));
         if is_token(finish, &row)? {
             ends[places[place]] = End::Held;
             held.push((finish, created_at));
         }
     }
-    let others: Vec<_> = (0..sorted.len()).filter(|place| !waits.contains_key(place)).collect();
+    let others: Vec<_> = (0..sorted.len()).filter(|place| !waits.contains(place)).collect();
     for (place, created_at) in ended(transaction, &sorted, others).await? {
         let found = (sorted[place], created_at);
         logged.push(found);

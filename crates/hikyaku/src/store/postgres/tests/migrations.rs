@@ -40,7 +40,7 @@ mod suite_on_the_next_schema {
 }
 
 async fn try_to_open(database: &TestDatabase, migrate: bool) -> Result<PostgresStore, OpenError> {
-    let options = Options { migrate, connections: 2 };
+    let options = Options { migrate, connections: 2, ..Options::default() };
     PostgresStore::open(&database.url(), Seal::default(), &SystemClock::start(), options).await
 }
 

@@ -71,10 +71,11 @@ const READ_ALL: &[&str] = &[
     read::LANE_BACKLOG,
     read::ROUTE_BACKLOG,
     read::WEBHOOKS_OFF,
+    read::OLDEST_TRANSACTION,
     webhooks::LOAD,
 ];
 /// Statements that sort a few rows which an index finds and gives in another order.
-const SORT_FEW: &[&str] = &[reconcile::KNOWN_KEYS];
+const SORT_FEW: &[&str] = &[reconcile::KNOWN_KEYS, claim::queues::RECENT];
 
 /// Tables whose rows are never many or have no other key than the organization, and the database's own.
 const SMALL: &[&str] = &["schema_steps", "commits", "organizations", "pg_inherits", "pg_class"];

@@ -190,6 +190,20 @@ async fn c15_a_lane_that_is_added_to_at_its_end_stays() {
 }
 
 #[tokio::test]
+async fn a_claim_of_no_lane_writes_nothing() {
+    let store = make().await;
+    record(&*store, vec![NewRow { due_at: at(100), ..row("d", "k", 1) }]).await;
+    let writes = async || -> i64 {
+        let client = store.database.client().await;
+        client.query_one("SELECT SUM(number)::BIGINT FROM commits", &[]).await.unwrap().get(0)
+    };
+    let before = writes().await;
+    let claims = store.claim_lanes(lane_claim("a", 50)).await.unwrap();
+    assert_eq!((claims.lanes.len(), claims.next_due), (0, Some(at(100))));
+    assert_eq!(writes().await, before);
+}
+
+#[tokio::test]
 async fn case6_two_nodes_that_claim_at_once_share_no_lane() {
     let (fresh, other) = two_nodes().await;
     let ids: Vec<_> = (0..40).map(|n| format!("d{n}")).collect();

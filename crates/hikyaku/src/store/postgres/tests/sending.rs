@@ -191,9 +191,10 @@ async fn a_claim_of_nothing_writes_nothing_and_reads_next_to_nothing() {
     let claims = store.claim_deliveries(claim_of("a", 50)).await.unwrap();
     assert_eq!((claims.deliveries.len(), claims.next_due), (0, Some(at(100))));
     assert_eq!(writes().await, before);
-    let now = columns::millis(at(50)).to_string();
-    for sql in [claim::queues::ANY_DUE, claim::queues::LATER] {
-        let sql = sql.replace("$1", &now);
+    let (now, soon) = (columns::millis(at(50)).to_string(), columns::millis(at(200)).to_string());
+    for sql in [claim::queues::RECENT, claim::queues::WALK, claim::queues::LATER] {
+        let (first, second) = if sql == claim::queues::RECENT { ("0", &now) } else { (&*now, &soon) };
+        let sql = sql.replace("$1", first).replace("$2", second);
         let shown = client.simple_query(&format!("EXPLAIN (ANALYZE, FORMAT JSON) {sql}")).await.unwrap();
         let shown = shown.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0),

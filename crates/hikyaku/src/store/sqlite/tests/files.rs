@@ -141,38 +141,6 @@ fn a_store_in_use_is_refused_by_its_other_name_too() {
     assert!(matches!(open(&link).unwrap_err(), OpenError::InUse { .. }));
 }
 
-/// After a power loss the end of the write-ahead log may be missing or wrong.
-#[tokio::test]
-async fn a_torn_log_opens_to_a_prefix_of_what_was_committed() {
-    const ROWS: usize = 12;
-    let fresh = Fresh::new();
-    for number in 0..ROWS {
-        record(&fresh.store, vec![row(&format!("d{number}"), "k", 1)]).await;
-    }
-    let log = std::fs::read(format!("{}-wal", fresh.path().display())).unwrap();
-    let mut seen = std::collections::BTreeSet::new();
-    for cut in (1..=8).map(|eighth| log.len() * eighth / 8 - 1) {
-        let mut damaged = log[..cut].to_vec();
-        if let Some(byte) = damaged.last_mut() {
-            *byte ^= 0xff;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let path = path_in(directory.path());
-        std::fs::copy(fresh.path(), &path).unwrap();
-        std::fs::write(format!("{}-wal", path.display()), damaged).unwrap();
-        let store = open(&path).unwrap();
-        let mut found = Vec::new();
-        for number in 0..ROWS {
-            let row = store.inbox_row(&acme(), "receiptroller", &format!("d{number}")).await.unwrap();
-            found.push(row.is_some_and(|row| row.effects.len() == 1));
-        }
-        let kept = found.iter().take_while(|found| **found).count();
-        assert!(found[kept..].iter().all(|found| !found), "cut at {cut}: {found:?}");
-        seen.insert(kept);
-    }
-    assert!(seen.len() > 2, "the cuts showed only {seen:?}");
-}
-
 #[test]
 fn a_file_that_is_not_ours_is_refused_and_left_as_it_is() {
     let directory = tempfile::tempdir().unwrap();

@@ -17,6 +17,7 @@ use tokio_postgres::{Row, Transaction};
 
 use super::mapping::{Mapping, quote};
 use super::{BEFORE, EFFECTS_PER_PRUNING, MAX_PRUNED_ROWS, NEWER_IS_THERE, PROCESSED_KEPT};
+use crate::crash;
 use crate::inbox::destination::{Destination, Effect, ROWS_OF_ONCE, Tools};
 use crate::postgres::{Target, described};
 use crate::store::WorkRow;
@@ -123,7 +124,9 @@ async fn write(session: &mut Session, mapping: &Mapping, row: &WorkRow) -> Resul
         Verdict::Stale => Effect::Stale(NEWER_IS_THERE.to_owned()),
     };
     if matches!(effect, Effect::Done(_)) {
+        crash::point("books.uncommitted");
         transaction.commit().await?;
+        crash::point("books.committed");
     }
     Ok(effect)
 }

@@ -8,6 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::table::{BOOKKEEPING, Table};
 use crate::file::FileInUse;
 use crate::inbox::destination::sql::mapping::Mapping;
+use crate::store::sqlite::write_ahead;
 
 /// How long a statement waits for the user's own programs before it counts as failed.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -139,7 +140,7 @@ fn connect(path: &str, create: bool) -> Result<Connection, OpenError> {
     let open = || {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
+        write_ahead(&connection)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.execute_batch(BOOKKEEPING)?;
         Ok(connection)

@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 use super::mapping::Mapping;
 use super::{BEFORE, EFFECTS_PER_PRUNING, MAX_PRUNED_ROWS, NEWER_IS_THERE, PROCESSED_KEPT};
 use crate::clock::SharedClock;
+use crate::crash;
 use crate::inbox::destination::{Destination, Effect, ROWS_OF_ONCE};
 use crate::store::WorkRow;
 use file::{Database, Place};
@@ -131,7 +132,9 @@ fn apply_in_transaction(
         Verdict::Same => Effect::Done(BEFORE.to_owned()),
         Verdict::Stale => return Ok(Effect::Stale(NEWER_IS_THERE.to_owned())),
     };
+    crash::point("books.uncommitted");
     transaction.commit()?;
+    crash::point("books.committed");
     Ok(effect)
 }
 
