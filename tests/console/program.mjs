@@ -31,8 +31,41 @@ export function directory() {
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-/** Starts the program in a directory; `events` are those that its route takes. */
-export async function start(path, events, port = 0) {
+/** `hikyaku sandbox`: the provider whose list is compared. It sells many things and sends nothing, so all that it lists is missing. */
+export async function sandbox() {
+  const child = spawn(PROGRAM, ["sandbox", "--listen", "127.0.0.1:0", "--orders-per-hour", "0", "--sales-per-hour", "7200"]);
+  const url = await new Promise((done, fail) => {
+    let said = "";
+    child.stderr.on("data", (chunk) => {
+      said += chunk;
+      const found = said.match(/(http:\/\/\S+)\s/);
+      if (found) done(found[1]);
+    });
+    child.on("exit", (code) => fail(new Error(`the sandbox ended with ${code}:\n${said}`)));
+  });
+  const settings = `
+[[reconcile]]
+name = "sales"
+source = "receiptroller"
+adapter = "receiptroller-transactions"
+url = "${url}"
+provider_organization = "org-sandbox"
+login = "${url}/account/login"
+user = "sandbox"
+password = "sandbox"
+every = "1h"
+`;
+  return {
+    settings,
+    /** Answers nothing until it goes on. */
+    pause: () => child.kill("SIGSTOP"),
+    goOn: () => child.kill("SIGCONT"),
+    stop: () => { child.removeAllListeners("exit"); child.kill("SIGKILL"); },
+  };
+}
+
+/** Starts the program in a directory; `events` are those that its route takes, `more` further settings. */
+export async function start(path, events, port = 0, more = "") {
   writeFileSync(join(path, "hikyaku.toml"), `
 listen = "127.0.0.1:${port}"
 store = "sqlite:${path}/hikyaku.db"
@@ -59,7 +92,7 @@ columns = { id = "/data/id", total = "/data/total" }
 source = "receiptroller"
 events = ${JSON.stringify(events)}
 destination = "books"
-`);
+${more}`);
   const child = spawn(PROGRAM, ["serve", "--config", join(path, "hikyaku.toml")], { cwd: path });
   let log = "";
   const address = await new Promise((done, fail) => {

@@ -9,7 +9,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import { TOKEN, call, deliver, directory, endpoint, start, until } from "./program.mjs";
+import { TOKEN, call, deliver, directory, endpoint, sandbox, start, until } from "./program.mjs";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -179,6 +179,47 @@ async function releaseParked(page) {
   await until("the row takes effect", async () => { await page.reload(); return page.getByText("It took effect.").isVisible(); });
 }
 
+/** A provider that sells and sends nothing: comparing with its list finds what is missing, and brings it. */
+async function compare(page, base, provider) {
+  const stands = async () => (await call(base, "GET", "reconcile")).items[0];
+  await until("the first comparison has ended", async () => (await stands()).cycle?.endedAt).catch(async (error) => { throw new Error(JSON.stringify(await stands()), { cause: error }); });
+  const { number } = (await stands()).cycle;
+  await page.setViewportSize(WIDE);
+  await page.goto("/console/o/default/reconcile");
+  // As long as the provider does not answer it is under way; then it shows what it found, without anybody loading the page again.
+  provider.pause();
+  await page.getByRole("button", { name: "Compare now" }).click();
+  await page.locator("progress").waitFor();
+  await look(page, "comparing");
+  provider.goOn();
+  await page.locator("progress").waitFor({ state: "detached" });
+  await page.locator("table tbody th", { hasText: String(number + 1) }).first().waitFor();
+  await until("the comparison has ended", async () => (await stands()).cycle.number > number && (await stands()).cycle.endedAt);
+  const cycles = (await call(base, "GET", "reconcile/sales/cycles")).items;
+  const missing = cycles.reduce((sum, cycle) => sum + cycle.missing, 0);
+  assert.ok(missing > 0, "the sandbox has sold something");
+  await page.goto("/console/o/default/reconcile");
+  await page.locator("ol.calendar li.repaired").last().getByText(/^\d+\/\d+$/).waitFor();
+  await look(page, "compared", true);
+  const rows = (await call(base, "GET", "inbox?source=receiptroller&limit=1")).items;
+  await page.goto(`/console/o/default/deliveries?find=${encodeURIComponent(rows[0].key)}`);
+  await page.getByRole("link", { name: rows[0].deliveryId, exact: true }).click();
+  await page.getByText("It took effect.").waitFor();
+}
+
+/** Many parked rows are released at once, in view of how far it has come. */
+async function releaseMany(page, base) {
+  for (let n = 0; n < 3; n += 1) await deliver(base, { id: `void-${n}`, type: "void.made", timestamp: "2026-11-30T12:00:00.000Z", data: { id: `T01|void-${n}` } });
+  await page.goto("/console/o/default/inbox?state=parked");
+  await page.getByRole("button", { name: "Release all of these…" }).click();
+  await page.getByRole("heading", { name: "Release 3 rows?" }).waitFor();
+  await look(page, "many");
+  await page.getByRole("button", { name: "Release them" }).click();
+  await page.getByRole("heading", { name: "0 rows released" }).waitFor();
+  await page.getByText("(3 rows)").waitFor();
+  await look(page, "many-done");
+}
+
 /** What is left of the pages, and all of them for somebody else's eyes. */
 async function everyPage(page, webhook) {
   const pages = {
@@ -216,6 +257,9 @@ async function withoutScript(browser, base) {
   await page.locator("time", { hasText: "UTC" }).first().waitFor({ state: "attached" });
   await page.getByRole("link", { name: "Search" }).first().click();
   await page.getByRole("heading", { name: "Search" }).waitFor();
+  await page.getByRole("link", { name: "Live" }).first().click();
+  await page.getByRole("link", { name: "Load again" }).waitFor();
+  await page.screenshot({ path: join(SHOTS, "tail-without-script.png") });
 }
 
 /** Everything that a page loads, as it goes over the wire. */
@@ -231,6 +275,7 @@ async function weight(browser, base) {
 
 const place = directory();
 const shop = await endpoint();
+const provider = await sandbox();
 let program = await start(place.path, ["sale.*"]);
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 try {
@@ -244,6 +289,7 @@ try {
   await program.stop();
   program = await start(place.path, ["sale.*", "refund.*"], program.port);
   await releaseParked(page);
+  await releaseMany(page, program.base);
   await liveTail(page, program.base);
   await rotate(page, webhook);
   await everyPage(page, webhook);
@@ -253,12 +299,19 @@ try {
   await signIn(other);
   await everyPage(other, webhook);
   await withoutScript(browser, program.base);
+  // The same program, now with a provider to compare with.
+  await program.stop();
+  program = await start(place.path, ["sale.*", "refund.*"], program.port, provider.settings);
+  await compare(page, program.base, provider);
+  await other.goto("/console/o/default/reconcile");
+  await look(other, "compared");
   await weight(browser, program.base);
 } finally {
   complaints.forEach((complaint) => console.error(complaint));
   await browser.close();
   await program.stop();
   shop.close();
+  provider.stop();
   place.remove();
 }
 assert.equal(complaints.length, 0, `${complaints.length} complaints`);

@@ -255,6 +255,38 @@ mod tests {
     }
 
     #[test]
+    fn s1_a_refusal_says_what_kind_of_address_it_is() {
+        for (address, kind) in [
+            ("0.0.0.0", "unspecified (0.0.0.0/8)"),
+            ("10.0.0.1", "private"),
+            ("192.168.1.1", "private"),
+            ("100.64.0.1", "carrier-grade NAT"),
+            ("127.0.0.1", "loopback"),
+            ("169.254.0.1", "link-local"),
+            ("192.0.0.8", "reserved (192.0.0.0/24)"),
+            ("203.0.113.1", "for documentation"),
+            ("192.88.99.1", "a 6to4 relay"),
+            ("198.18.0.1", "for benchmarking"),
+            ("224.0.0.1", "multicast"),
+            ("255.255.255.255", "reserved or broadcast"),
+            ("::", "unspecified"),
+            ("::1", "loopback"),
+            ("100::1", "a discard address"),
+            ("fc00::1", "unique local"),
+            ("fe80::1", "link-local"),
+            ("fec0::1", "site-local"),
+            ("ff02::1", "multicast"),
+            ("2001:2::1", "reserved (2001::/23)"),
+            ("2001:db8::1", "for documentation"),
+            ("5f00::1", "for segment routing"),
+            ("4000::1", "not global unicast"),
+        ] {
+            let refused = TargetPolicy::default().vet_address(address.parse().unwrap(), 443).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("{address} is {kind}")), "{refused}");
+        }
+    }
+
+    #[test]
     fn s2_what_carries_an_ipv4_address_is_unwrapped_or_refused() {
         let private: TargetPolicy = TargetPolicy { allow: vec!["10.0.0.0/8".parse().unwrap()], allow_http: false };
         // The two that lead to the address inside are judged by it.

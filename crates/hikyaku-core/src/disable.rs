@@ -93,4 +93,21 @@ mod tests {
         }
         assert!(!switches_off(DisableAfter::Never, u32::MAX));
     }
+
+    #[test]
+    fn r11_the_setting_is_read_as_it_is_written() {
+        let read = serde_json::from_str::<DisableAfter>;
+        for (text, after) in [
+            ("1", DisableAfter::Events(1)),
+            ("1000", DisableAfter::Events(MAX_DISABLE_AFTER)),
+            (r#""never""#, DisableAfter::Never),
+        ] {
+            assert_eq!(read(text).unwrap(), after);
+            assert_eq!(serde_json::to_string(&after).unwrap(), text);
+        }
+        for wrong in ["0", "1001", "4294967297", "-1", r#""Never""#, "true"] {
+            let refused = read(wrong).unwrap_err().to_string();
+            assert!(refused.contains("a whole number from 1 to 1000, or \"never\""), "{wrong}: {refused}");
+        }
+    }
 }

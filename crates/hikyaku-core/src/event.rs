@@ -193,9 +193,24 @@ mod tests {
             let parsed = EventPattern::parse(pattern).unwrap();
             assert_eq!(parsed.matches(event_type), expected, "{pattern} {event_type}");
             assert_eq!(parsed.to_string(), pattern);
+            assert_eq!(serde_json::to_value(&parsed).unwrap(), pattern);
         }
         for bad in ["", "order", "*.created", "order.*.x", ".*", "order*"] {
             assert!(EventPattern::parse(bad).is_err(), "{bad}");
+        }
+        let long = |bytes| EventPattern::parse(format!("{}.*", "x".repeat(bytes - 2)));
+        assert!(long(MAX_EVENT_TYPE_BYTES).is_ok());
+        assert!(matches!(long(MAX_EVENT_TYPE_BYTES + 2), Err(InvalidEventType::TooLong(_))));
+    }
+
+    #[test]
+    fn what_others_send_may_be_of_one_word() {
+        let word = "x".repeat(MAX_EVENT_TYPE_BYTES);
+        for (text, event_type) in [("push", "push"), (&word, &word), ("order.*", "order.created"), ("a.b", "a.b")] {
+            assert!(EventPattern::parse_received(text).unwrap().matches(event_type), "{text}");
+        }
+        for bad in ["", "a b", "*.created", &format!("{word}x")] {
+            assert!(EventPattern::parse_received(bad).is_err(), "{bad}");
         }
     }
 

@@ -174,6 +174,19 @@ mod tests {
     }
 
     #[test]
+    fn t4_a_period_holds_its_begin_and_not_its_end() {
+        let hour = period("2026-11-30T12:00:00Z", "2026-11-30T13:00:00Z");
+        for (instant, held) in [
+            ("2026-11-30T11:59:59.999Z", false),
+            ("2026-11-30T12:00:00Z", true),
+            ("2026-11-30T12:59:59.999Z", true),
+            ("2026-11-30T13:00:00Z", false),
+        ] {
+            assert_eq!(hour.holds(at(instant)), held, "{instant}");
+        }
+    }
+
+    #[test]
     fn c4_only_what_both_have_is_compared() {
         let now = at("2026-11-30T12:00:00Z");
         let known = |data: Value| Known { micros: Some(now.as_microsecond()), data: Some(data) };

@@ -164,6 +164,14 @@ mod tests {
     }
 
     #[test]
+    fn r8_the_shortest_delay_may_stand_anywhere() {
+        let schedule = |seconds: &[u64]| RetrySchedule::new(seconds.iter().copied().map(Duration::from_secs).collect());
+        for (delays, shortest) in [(&[60, 5, 600][..], Some(5)), (&[7], Some(7)), (&[], None)] {
+            assert_eq!(schedule(delays).unwrap().shortest(), shortest.map(Duration::from_secs), "{delays:?}");
+        }
+    }
+
+    #[test]
     fn s25_retry_after_is_seconds_or_a_short_date_of_http() {
         let now = Timestamp::from_second(784_111_777).unwrap(); // Sun, 06 Nov 1994 08:49:37 GMT
         for (value, seconds) in [
@@ -181,6 +189,7 @@ mod tests {
             ("1.5", None),
             ("", None),
             ("soon", None),
+            ("00000000000000000000000000000120", Some(120)),
             ("000000000000000000000000000000120", None),
         ] {
             assert_eq!(parse_retry_after(value, now), seconds.map(Duration::from_secs), "{value:?}");

@@ -15,9 +15,11 @@ const FIRST_YEAR: i64 = -62_167_219_200_000;
 /// In a millisecond.
 const NANOSECONDS: i128 = 1_000_000;
 
-/// RFC 3339 in UTC with exactly three digits of a second, as in `2026-11-30T09:15:00.000Z`.
+/// RFC 3339 in UTC with exactly three digits of a second, as in `2026-11-30T09:15:00.000Z`. What is finer is cut off
+/// towards 1970, as it is where times are kept.
 pub fn format(at: Timestamp) -> String {
-    format!("{at:.3}")
+    let whole = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
+    format!("{whole:.3}")
 }
 
 /// Reads RFC 3339 with any offset, or an integer of epoch seconds or milliseconds; `None` for anything else.
@@ -64,9 +66,10 @@ mod tests {
         for text in ["", "yesterday", "2026-11-30", "2026-13-01T00:00:00Z", "1e400", "2026-11-30T00:00:00Z[UTC]"] {
             assert_eq!(parse(text), None, "{text}");
         }
-        for text in [long, least] {
-            assert_eq!(parse(&text), None, "{text}");
+        for text in [&long, &least] {
+            assert_eq!(parse(text), None, "{text}");
         }
+        assert_eq!(parse(&long[1..]), Timestamp::from_second(1_796_030_100).ok(), "it is as long as one may be");
     }
 
     #[test]
@@ -79,6 +82,15 @@ mod tests {
             "0000-01-01T00:00:00+00:01",
         ] {
             assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_finer_than_a_millisecond_is_cut_off_alike_in_writing_and_in_keeping() {
+        for text in ["0000-12-30T22:00:00.9499Z", "1969-12-31T23:59:59.9991Z", "2026-11-30T09:15:00.2509Z"] {
+            let at = parse(text).unwrap();
+            let kept = Timestamp::from_millisecond(at.as_millisecond()).unwrap();
+            assert_eq!(parse(&format(at)), Some(kept), "{text}");
         }
     }
 

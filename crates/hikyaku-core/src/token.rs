@@ -162,13 +162,21 @@ mod tests {
             assert_eq!(token.reveal(), format!("{prefix}{}", "a7".repeat(32)));
             assert_eq!(TokenHash::of(token.reveal().as_bytes()), Some(kept.hash));
             assert!(!format!("{kept:?}{token:?}").contains("a7a7"), "{kept:?}{token:?}");
+            assert_eq!(format!("{token:?} {:?}", kept.hash), "Token(…) TokenHash(…)");
+            assert_eq!(TokenHash::from_bytes(kept.hash.as_bytes()), Some(kept.hash));
+            let opened = kept.scope.organization().map(OrganizationId::as_str);
+            assert_eq!(opened, (prefix == ORGANIZATION_PREFIX).then_some("acme"));
         }
         assert_ne!(issue(Scope::Admin, 1).0.hash, issue(Scope::Admin, 2).0.hash);
+        let random = std::array::from_fn(|place| place as u8 + 0x40);
+        let digits: String = (0x40..0x60).map(|byte| format!("{byte:02x}")).collect();
+        let (_, token) = ApiToken::issue(Scope::Admin, String::new(), Timestamp::UNIX_EPOCH, [1; _], random);
+        assert_eq!(token.reveal(), format!("{ADMIN_PREFIX}{digits}"), "all of the random bytes are in it");
     }
 
     /// The hash of FIPS 180-2's example "abc": a text and a hash that are not ours.
     #[test]
-    fn the_hash_is_sha_256() {
+    fn s16_the_hash_is_sha_256() {
         let hex: String = TokenHash::hash(b"abc").as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::dice::lock;
 use crate::fate::{Fate, Point};
-use crate::ledger::{self, CALLS, ORDERS, SALES};
+use crate::ledger::{self, CALLS, LISTED, ORDERS, SALES};
 use crate::plant::Plant;
 use crate::world::Stage;
 
@@ -78,6 +78,7 @@ impl Books {
         self.took_effect(row);
         if (self.route == SALES && self.stage.plants(Plant::EffectTwice))
             || (self.route == CALLS && self.stage.plants(Plant::CallTwice))
+            || (self.route == SALES && row.delivery.starts_with(LISTED) && self.stage.plants(Plant::RepairTwice))
         {
             self.took_effect(row);
         }

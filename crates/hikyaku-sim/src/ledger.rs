@@ -15,6 +15,8 @@ pub const SALES: &str = "sales";
 pub const ORDERS: &str = "orders";
 /// The route to which every event is a call, which no transaction makes one.
 pub const CALLS: &str = "calls";
+/// Begins the ids of the rows that reconciliation let in.
+pub const LISTED: &str = "listed:";
 
 /// P: an event that somebody wanted to publish.
 #[derive(Debug, Clone)]
@@ -204,7 +206,7 @@ impl Ledgers {
             ("received", self.received.len()),
             ("effects", self.effects.len()),
             ("stale", rows("stale")),
-            ("fetched", self.effects.iter().filter(|effect| effect.delivery.starts_with("listed:")).count()),
+            ("fetched", self.effects.iter().filter(|effect| effect.delivery.starts_with(LISTED)).count()),
         ] {
             counts.insert(what, count as u64);
         }

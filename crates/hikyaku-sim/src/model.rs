@@ -70,6 +70,8 @@ pub enum Promise {
     SwitchedOffOnce,
     /// What waits for a deleted webhook ends as cancelled.
     DeletedIsCancelled,
+    /// What waits for a webhook that is on, and is nobody's any more, can be claimed.
+    NothingIsStuck,
 }
 
 /// Explores everything within the bounds, breadth first, up to the first broken promise.
@@ -92,6 +94,10 @@ pub fn explore(bounds: Bounds, mutation: Option<Mutation>) -> Explored {
             };
             if known.insert(next.fingerprint()) {
                 ways.push(Some((number, action)));
+                if let Err(promise) = next.nothing_is_stuck(mutation) {
+                    let way = way_to(&ways, ways.len() - 1);
+                    return Explored { states: known.len(), steps, broken: Some(Broken { promise, way }) };
+                }
                 open.push_back((ways.len() - 1, next));
             }
         }

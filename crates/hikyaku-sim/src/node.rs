@@ -20,6 +20,7 @@ use hikyaku_core::signature::Secret;
 use crate::books::Books;
 use crate::fate::Fate;
 use crate::ledger::{CALLS, ORDERS, SALES};
+use crate::plant::Plant;
 use crate::road::Road;
 use crate::shop::{self, Api, SECRET, SOURCE};
 use crate::wire::Wire;
@@ -65,7 +66,7 @@ impl Node {
             sender::Settings { look_every: stage.look_every, ..sender::Settings::default() },
         );
         let inbox = inbox(stage, &fate, &store, committer, &clock);
-        let door = Arc::new(ToInbox(inbox.clone()));
+        let door = Arc::new(ToInbox { inbox: inbox.clone(), stage: stage.clone() });
         let exchange = Arc::new(Api { stage: stage.clone(), fate: fate.clone() });
         let tools = Tools { store: store.clone(), clock: clock.clone(), exchange, door };
         let reconciler = Reconciler::new(vec![shop::reconciliation()], &tools);
@@ -139,20 +140,27 @@ fn route(name: &str, events: EventPattern, order: Order, once: Once) -> Route {
 }
 
 /// Reconciliation's way into the inbox of its node.
-struct ToInbox(Arc<Inbox>);
+struct ToInbox {
+    inbox: Arc<Inbox>,
+    stage: Arc<Stage>,
+}
 
 #[async_trait]
 impl Door for ToInbox {
     async fn enter(&self, source: &str, item: &Item, entry: Entry) -> Result<Entered, StoreError> {
+        if self.stage.plants_into(Plant::RepairForgotten, &item.key) {
+            return Ok(Entered::Stored);
+        }
+        let of_nobody = self.stage.plants(Plant::RepairInvented).then(|| format!("{}-of-nobody", item.key));
         let import = Import {
             event_type: &item.event_type,
-            key: &item.key,
+            key: of_nobody.as_ref().unwrap_or(&item.key),
             changed_at: item.changed_at,
             item: &item.data,
             is_event: item.is_event,
             entry,
         };
-        Ok(match self.0.import(source, &import).await? {
+        Ok(match self.inbox.import(source, &import).await? {
             Imported::Stored => Entered::Stored,
             Imported::Parked => Entered::Parked,
             Imported::Nothing => Entered::Known,
@@ -160,7 +168,7 @@ impl Door for ToInbox {
     }
 
     async fn is_healthy(&self, source: &str) -> bool {
-        self.0.has_source(source)
+        self.inbox.has_source(source)
     }
 
     async fn switched_off(&self, _: &OrganizationId, _: &Seen) -> Result<(), StoreError> {

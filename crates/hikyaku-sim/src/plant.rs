@@ -57,11 +57,21 @@ pub enum Plant {
     EffectInvented,
     /// A row of the inbox never ends.
     RowNeverEnds,
+    /// Whatever is read of the provider's list has not a sale that nothing else brings.
+    ListForgets,
+    /// A sale that was missing is said to be let in, and is not.
+    RepairForgotten,
+    /// A sale that the list has not is let in.
+    RepairInvented,
+    /// What was let in takes effect twice.
+    RepairTwice,
+    /// The provider's list does not answer any more.
+    ListSilent,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 30] = [
         Self::PublishForgotten,
         Self::SentTwice,
         Self::SentBeside,
@@ -87,6 +97,11 @@ impl Plant {
         Self::EffectOutOfOrder,
         Self::EffectInvented,
         Self::RowNeverEnds,
+        Self::ListForgets,
+        Self::RepairForgotten,
+        Self::RepairInvented,
+        Self::RepairTwice,
+        Self::ListSilent,
     ];
 }
 

@@ -27,6 +27,7 @@ use hikyaku_core::signature::receiptroller::sign;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use url::Url;
 
@@ -203,6 +204,21 @@ pub(crate) struct Api {
     pub(crate) fate: Arc<Fate>,
 }
 
+impl Api {
+    /// A page of the list, without the sale that it keeps from us: one that no delivery has brought.
+    fn listed(&self, page: Bytes) -> Bytes {
+        let Ok(mut list) = serde_json::from_slice::<Value>(&page) else { return page };
+        let Some(items) = list["items"].as_array_mut() else { return page };
+        let has_come = |key: &str| lock(&self.stage.ledgers).received.iter().any(|delivery| delivery.key == key);
+        let is_kept = |key: &str| !has_come(key) && self.stage.plants_into(Plant::ListForgets, key);
+        let Some(place) = items.iter().position(|item| item["id"].as_str().is_some_and(is_kept)) else { return page };
+        items.remove(place);
+        let total = list["totalItems"].as_u64().unwrap_or_default();
+        list["totalItems"] = total.saturating_sub(1).into();
+        list.to_string().into()
+    }
+}
+
 #[async_trait]
 impl Exchange for Api {
     async fn exchange(&self, method: Method, request: Request, _: usize) -> Response {
@@ -215,6 +231,11 @@ impl Exchange for Api {
             duration: Duration::ZERO,
         };
         let nothing = || (HeaderMap::new(), Bytes::new());
+        let is_list = request.url.path().ends_with("/transactions");
+        if is_list && self.stage.plants_into(Plant::ListSilent, request.url.path()) {
+            let (headers, body) = nothing();
+            return answer(Outcome::Answered(500), headers, body);
+        }
         if self.stage.dice.hits(BAD_LUCK) {
             let (headers, body) = nothing();
             return answer(Outcome::Failed(FailureKind::Reset), headers, body);
@@ -227,6 +248,7 @@ impl Exchange for Api {
         let Ok(answered) = TowerToHyperService::new(router).call(asked).await;
         let (head, body) = answered.into_parts();
         let body = to_bytes(body, MAX_ANSWER_BYTES).await.unwrap_or_default();
+        let body = if is_list { self.listed(body) } else { body };
         self.fate.pass(Point::Sent).await;
         answer(Outcome::Answered(head.status.as_u16()), head.headers, body)
     }

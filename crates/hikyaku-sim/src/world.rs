@@ -85,6 +85,8 @@ pub(crate) struct Stage {
     pub(crate) look_every: Duration,
     router: Mutex<Option<Router>>,
     plant: Mutex<Option<Plant>>,
+    /// What a fault that lasts was put into.
+    planted_into: Mutex<Option<(Plant, String)>>,
     over: CancellationToken,
 }
 
@@ -93,7 +95,8 @@ impl Stage {
         let base = clock::fast(Arc::new(SystemClock::start()), 1, start());
         let clock = Arc::new(SimClock { base: base.clone(), wall_ahead_s: AtomicI64::new(0) });
         let store = Arc::new(MemoryStore::new());
-        let (weather, ledgers, nodes, lives, down_until, books_down_until, shelves, router) = Default::default();
+        let (weather, ledgers, nodes, lives, down_until, books_down_until, shelves, router, planted_into) =
+            Default::default();
         let dice = Arc::new(Dice::new(options.seed));
         Arc::new(Self {
             look_every: dice.between(LOOK / 2, LOOK * 2),
@@ -111,6 +114,7 @@ impl Stage {
             shelves,
             router,
             plant: Mutex::new(options.plant),
+            planted_into,
             over: CancellationToken::new(),
         })
     }
@@ -127,6 +131,16 @@ impl Stage {
             self.trace.note(format_args!("planted: {plant:?}"));
         }
         planted
+    }
+
+    /// Whether this fault of ours, which lasts, is put into this: into the first that is asked about, and from then on into that
+    /// one alone.
+    pub(crate) fn plants_into(&self, plant: Plant, what: &str) -> bool {
+        let mut planted_into = lock(&self.planted_into);
+        if self.plants(plant) {
+            *planted_into = Some((plant, what.to_owned()));
+        }
+        planted_into.as_ref().is_some_and(|(planted, into)| *planted == plant && into == what)
     }
 
     /// A time between these two from now, in virtual milliseconds.

@@ -6,6 +6,8 @@ use hikyaku_sim::model::{Bounds, Mutation, explore};
 const THREE: Bounds = Bounds { deliveries: 3, attempts: 2, lease_ends: 1, crashes: 0, lost_answers: 0, people: false };
 /// One delivery with the whole schedule, and everything that can happen to it.
 const WHOLE: Bounds = Bounds { deliveries: 1, attempts: 4, lease_ends: 1, crashes: 0, lost_answers: 1, people: true };
+/// One delivery, of which a node forgets that it held it.
+const CRASHED: Bounds = Bounds { deliveries: 1, attempts: 3, lease_ends: 2, crashes: 1, lost_answers: 0, people: true };
 
 fn holds(bounds: Bounds, least_states: usize) {
     let explored = explore(bounds, None);
@@ -24,6 +26,11 @@ fn two_nodes_and_three_deliveries_keep_every_promise() {
 #[test]
 fn r7_one_delivery_keeps_every_promise_over_its_whole_schedule() {
     holds(WHOLE, 1_000);
+}
+
+#[test]
+fn one_delivery_keeps_every_promise_over_a_crash() {
+    holds(CRASHED, 1_000);
 }
 
 #[test]

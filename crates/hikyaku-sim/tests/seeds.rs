@@ -78,21 +78,24 @@ fn every_planted_fault_is_found() {
     let words = |plant| match plant {
         Plant::PublishForgotten | Plant::DeliveryForgotten => "lost",
         Plant::ReceiptForgotten | Plant::EffectForgotten => "lost",
+        Plant::ListForgets | Plant::RepairForgotten => "lost",
         Plant::ByteChanged | Plant::SignatureChanged | Plant::ReceiptChanged => "corrupted",
-        Plant::Phantom | Plant::DeliveryTooMuch | Plant::EffectInvented => "phantom",
-        Plant::SentTwice | Plant::AttemptUnlogged | Plant::EffectTwice | Plant::CallTwice => "duplicated",
+        Plant::Phantom | Plant::DeliveryTooMuch | Plant::EffectInvented | Plant::RepairInvented => "phantom",
+        Plant::SentTwice | Plant::AttemptUnlogged | Plant::EffectTwice | Plant::CallTwice | Plant::RepairTwice => {
+            "duplicated"
+        }
         Plant::SentBeside => "overlapping",
         Plant::AttemptInvented => "unlogged",
         Plant::FifthAttempt => "too often",
         Plant::RetryEarly => "early",
         Plant::CountWrong => "answered wrongly",
-        Plant::NeverEnds | Plant::RowNeverEnds => "unended",
+        Plant::NeverEnds | Plant::RowNeverEnds | Plant::ListSilent => "unended",
         Plant::GivenUpEarly | Plant::CancelledForNothing | Plant::FailureTakenForSuccess => "ended wrongly",
         Plant::EffectOutOfOrder => "misordered",
     };
     for plant in Plant::ALL {
-        // Where a day gives no occasion for a fault, another one does.
-        let found = (1..=8).find_map(|seed| {
+        // Where a day gives no occasion for a fault, another one does; that of seed 3 does for nearly all.
+        let found = (3..=10).find_map(|seed| {
             let report =
                 run(Options { plant: Some(plant), length: Duration::from_secs(10 * 3600), ..Options::day(seed) });
             report.faults.iter().find(|fault| fault.word() == words(plant)).map(|fault| (seed, fault.clone()))

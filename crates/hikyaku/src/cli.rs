@@ -58,7 +58,7 @@ enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Bring the store's schema up to date, as a start does unless `database.migrate` is false
-    Migrate(Settings),
+    Migrate(StoreSettings),
     /// Copy everything that is kept into another store
     #[command(subcommand)]
     Store(store::StoreCommand),
@@ -99,24 +99,37 @@ enum ConfigCommand {
 
 /// Where settings come from. A flag wins over a variable, a variable over the file, the file over the default.
 #[derive(Debug, Args)]
-#[command(after_help = VARIABLES)]
 struct Settings {
-    /// The configuration file [default: hikyaku.toml in the working directory, if it exists]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreSettings,
     /// Where to listen: an IP address and a port, 0 for a free one [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Where to keep everything: sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, or memory: for trials [default:
-    /// sqlite:hikyaku.db]
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
     /// What this node does, of sender, inbox, worker, api and reconcile, with commas between them [default: all]
     #[arg(long, value_name = "ROLES", value_delimiter = ',')]
     roles: Vec<String>,
+}
+
+/// The same, for what uses the store and serves nobody.
+#[derive(Debug, Args)]
+#[command(after_help = VARIABLES)]
+struct StoreSettings {
+    /// The configuration file [default: hikyaku.toml in the working directory, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to keep everything: sqlite:PATH, postgres://USER@HOST/DATABASE, memory: for trials, or env:NAME or file:PATH
+    /// where it says so; other users of the machine see what is written here [default: sqlite:hikyaku.db]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     /// Any setting by its path, as in sender.attempt_timeout=5s; can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
+}
+
+impl From<StoreSettings> for Settings {
+    fn from(store: StoreSettings) -> Self {
+        Self { store, listen: None, roles: Vec::new() }
+    }
 }
 
 const VARIABLES: &str = "Environment:\n  HIKYAKU_CONFIG   the configuration file\n  HIKYAKU_LOG      what is logged: info, \
@@ -132,16 +145,17 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
 
 impl Settings {
     fn load(self) -> Result<Config, config::Invalid> {
-        let set = self.set.into_iter().map(|(path, value)| (format!("--set {path}"), path, value));
+        let StoreSettings { config, store, set } = self.store;
+        let set = set.into_iter().map(|(path, value)| (format!("--set {path}"), path, value));
         let listen = self.listen.map(|value| ("--listen".to_owned(), "listen".to_owned(), value));
-        let store = self.store.map(|value| ("--store".to_owned(), "store".to_owned(), value));
+        let store = store.map(|value| ("--store".to_owned(), "store".to_owned(), value));
         let roles = (!self.roles.is_empty()).then(|| {
             let quoted: Vec<_> = self.roles.iter().map(|role| format!("{role:?}")).collect();
             ("--roles".to_owned(), "roles".to_owned(), format!("[{}]", quoted.join(", ")))
         });
         let flags =
             set.chain(listen).chain(store).chain(roles).map(|(written, path, value)| Flag { written, path, value });
-        config::load(&Inputs { file: self.config, environment: variables(), flags: flags.collect() })
+        config::load(&Inputs { file: config, environment: variables(), flags: flags.collect() })
     }
 }
 
@@ -166,7 +180,7 @@ impl Cli {
                 }
                 ExitCode::SUCCESS
             }),
-            Command::Migrate(settings) => with_config(settings, |config| in_runtime(migrate(config))),
+            Command::Migrate(settings) => with_config(settings.into(), |config| in_runtime(migrate(config))),
             Command::Store(command) => command.run(),
             Command::Token(command) => command.run(),
             Command::Webhooks(webhooks) => webhooks.run(),

@@ -121,7 +121,7 @@ impl ProviderApi {
         let response = self.call(call).await?;
         match response.outcome.http_status() {
             200..=299 => Ok(response),
-            status => Err(self.refused("API", status, &response)),
+            status => Err(self.refused(&format!("API at {}", place(&call.url)), status, &response)),
         }
     }
 
@@ -210,4 +210,9 @@ pub fn bearer(token: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+/// Where a call goes, without what it asks for.
+fn place(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
 }

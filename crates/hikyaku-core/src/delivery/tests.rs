@@ -17,6 +17,20 @@ fn r2_r3_only_a_2xx_is_success() {
     }
 }
 
+/// The words stand in stores and in answers, so that none may ever change.
+#[test]
+fn r4_r5_states_and_failures_have_their_words() {
+    let states = DeliveryState::ALL.map(DeliveryState::as_str);
+    assert_eq!(states, ["waiting", "delivered", "exhausted", "cancelled", "held"]);
+    assert_eq!(states.map(|word| DeliveryState::parse(word).unwrap()), DeliveryState::ALL);
+    let kinds = FailureKind::ALL.map(FailureKind::as_str);
+    let words = ["timeout", "dns", "connect", "tls", "reset", "protocol", "targetRefused", "local", "interrupted"];
+    assert_eq!(kinds, words);
+    assert_eq!(kinds.map(|word| FailureKind::parse(word).unwrap()), FailureKind::ALL);
+    assert_eq!(FailureKind::ALL.map(|kind| kind.to_string()), words);
+    assert_eq!((DeliveryState::parse("Waiting"), FailureKind::parse("")), (None, None));
+}
+
 #[test]
 fn r3_all_failures_are_treated_alike() {
     let policy = Policy::default();

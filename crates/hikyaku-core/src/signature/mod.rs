@@ -78,3 +78,41 @@ impl fmt::Debug for Secret {
         f.write_str("Secret(…)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use data_encoding::HEXLOWER;
+
+    use super::*;
+
+    #[test]
+    fn s15_a_secret_fits_its_scheme_or_is_refused() {
+        let schemes = [Scheme::ReceiptRoller, Scheme::StandardWebhooks, Scheme::StandardWebhooksEd25519];
+        let hmac = Scheme::StandardWebhooks.generate([7; 32]);
+        let ed25519 = Scheme::StandardWebhooksEd25519.generate([7; 32]);
+        assert_eq!(Scheme::ReceiptRoller.generate([7; 32]), hmac);
+        for (secret, fits) in
+            [(Secret::new("till"), [true, false, false]), (hmac, [true, true, false]), (ed25519, [true, false, true])]
+        {
+            assert_eq!(schemes.map(|scheme| scheme.check(&secret).is_ok()), fits, "{}", secret.reveal());
+        }
+    }
+
+    /// RFC 8032, 7.1, test 1: a pair of keys that is not ours.
+    #[test]
+    fn only_ed25519_has_a_public_key() {
+        let base64 = |hex: &str| BASE64.encode(&HEXLOWER.decode(hex.as_bytes()).unwrap());
+        let private = base64("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
+        let public = base64("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+        let secret = Secret::new(format!("{}{private}", standard::PRIVATE_PREFIX));
+        let expected = Some(format!("whpk_{public}"));
+        assert_eq!(Scheme::StandardWebhooksEd25519.public_key(&secret), expected);
+        assert_eq!(Scheme::StandardWebhooks.public_key(&secret), None);
+        assert_eq!(Scheme::StandardWebhooksEd25519.public_key(&Secret::new("till")), None);
+    }
+
+    #[test]
+    fn s19_a_secret_is_not_printed() {
+        assert_eq!(format!("{:?}", Secret::new("till")), "Secret(…)");
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hikyaku_core::ordering::Version;
 
 use super::Fault;
-use crate::ledger::{CALLS, Effect, Ledgers, ORDERS, Received, SALES};
+use crate::ledger::{CALLS, Effect, LISTED, Ledgers, ORDERS, Received, SALES};
 
 /// States in which a row had its effect, or needs none.
 const GOOD: [&str; 2] = ["done", "stale"];
@@ -44,9 +44,12 @@ fn received(ledgers: &Ledgers, faults: &mut Vec<Fault>) {
 fn came_from_somewhere(ledgers: &Ledgers, faults: &mut Vec<Fault>) {
     let ids: BTreeSet<_> = ledgers.received.iter().map(|delivery| delivery.id.as_str()).collect();
     for Effect { delivery, key, .. } in &ledgers.effects {
-        let is_listed = delivery.starts_with("listed:") && ledgers.listed.contains(key);
-        // It may have come without our having answered.
-        if !ids.contains(delivery.as_str()) && !is_listed && !ledgers.rows.contains_key(delivery) {
+        let is_known = match delivery.starts_with(LISTED) {
+            true => ledgers.listed.contains(key),
+            // It may have come without our having answered.
+            false => ids.contains(delivery.as_str()) || ledgers.rows.contains_key(delivery),
+        };
+        if !is_known {
             faults.push(Fault::Phantom(delivery.clone()));
         }
     }

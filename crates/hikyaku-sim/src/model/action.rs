@@ -49,11 +49,13 @@ pub enum Mutation {
     ComesOnAgain,
     /// A delete leaves what waits.
     DeleteForgets,
+    /// What a node left behind is claimed by nobody.
+    LeftBehindIsPassedBy,
 }
 
 impl Mutation {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, Promise); 8] = [
+    pub const ALL: [(Self, Promise); 9] = [
         (Self::ClaimIgnoresLeases, Promise::OneLease),
         (Self::OneAttemptMore, Promise::AttemptsBounded),
         (Self::InterruptedIsResent, Promise::NumberSentOnce),
@@ -62,5 +64,6 @@ impl Mutation {
         (Self::StaysOn, Promise::SwitchedOffOnce),
         (Self::ComesOnAgain, Promise::SwitchedOffOnce),
         (Self::DeleteForgets, Promise::DeletedIsCancelled),
+        (Self::LeftBehindIsPassedBy, Promise::NothingIsStuck),
     ];
 }

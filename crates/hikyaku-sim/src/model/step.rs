@@ -1,4 +1,5 @@
 //! A state of the protocol: the store, what each node believes to hold, and what an onlooker knows of the leases.
+mod reach;
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -43,33 +43,40 @@
     show();
   }
 
-  // The chart shows the table below it, which is there for whoever cannot see it.
-  function chart(root) {
-    const place = root.querySelector("[data-chart]");
-    if (!place || !window.uPlot) return;
+  // A chart shows columns of the table below it, which is there for whoever cannot see it.
+  function charts(root) {
+    const draws = window.uPlot ? [...root.querySelectorAll("[data-chart]")].map(chart) : [];
+    if (draws.length === 0) return;
+    const all = () => draws.forEach((draw) => draw());
+    all();
+    window.onresize = all;
+  }
+
+  function chart(place) {
     const table = place.parentElement.querySelector("table");
     const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
     const rows = [...table.tBodies[0].rows];
     const at = rows.map((row) => Date.parse(row.querySelector("time").dateTime) / 1000);
-    const column = (index) => rows.map((row) => Number(row.cells[index].textContent));
+    const number = (text) => (Number.isNaN(Number(text)) ? null : Number(text));
+    const column = (index) => rows.map((row) => number(row.cells[index].textContent));
+    const columns = place.dataset.chart.split(" ").map(Number);
     const css = getComputedStyle(document.documentElement);
     const colour = (name) => css.getPropertyValue(name).trim();
-    const line = (index, name, dash) => ({ label: names[index], stroke: colour(name), width: 2, dash, points: { show: true, size: 5 } });
+    const looks = [["--accent"], ["--bad", [6, 3]], ["--warn", [2, 3]]];
+    const line = (index, nth) => ({ label: names[index], stroke: colour(looks[nth][0]), width: 2, dash: looks[nth][1], spanGaps: true, points: { show: true, size: 5 } });
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
     const two = (number) => String(number).padStart(2, "0");
     const clock = (_, values) => values.map((value) => { const d = new Date(value * 1000); return `${two(d.getHours())}:${two(d.getMinutes())}`; });
-    const draw = () => {
+    return () => {
       place.replaceChildren();
       new uPlot({
         width: place.clientWidth, height: 200, cursor: { drag: { x: false, y: false } },
-        scales: { y: { range: (_, low, high) => [0, Math.max(high, 4)] } },
+        scales: { y: { range: (_, low, high) => [0, Math.max(high, Number(place.dataset.least))] } },
         axes: [{ ...axis, values: clock }, { ...axis, size: 44 }],
         series: [{ label: names[0], value: (_, value) => (value === null ? "" : format.format(new Date(value * 1000))) },
-          line(1, "--accent"), line(2, "--bad", [6, 3]), line(3, "--warn", [2, 3])],
-      }, [at, column(1), column(2), column(3)], place);
+          ...columns.map(line)],
+      }, [at, ...columns.map(column)], place);
     };
-    draw();
-    window.onresize = draw;
   }
 
   function tail() {
@@ -90,6 +97,7 @@
       lines.prepend(row);
       while (lines.rows.length > MOST_LINES) lines.lastElementChild.remove();
     };
+    document.getElementById("tail-tools").hidden = false;
     filter.addEventListener("input", () => [...lines.rows].forEach(fits));
     pause.hidden = false;
     pause.textContent = pause.dataset.off;
@@ -101,7 +109,7 @@
     });
     const source = new EventSource(lines.dataset.stream);
     source.onopen = () => { state.textContent = state.dataset.live; };
-    source.onerror = () => { state.textContent = state.dataset.lost; };
+    source.onerror = () => { state.textContent = source.readyState === EventSource.CLOSED ? state.dataset.refused : state.dataset.lost; };
     source.onmessage = (event) => { if (held) { if (held.push(event.data) > MOST_LINES) held.shift(); } else add(event.data); };
   }
 
@@ -117,11 +125,12 @@
   function enhance(root) {
     times(root);
     copies(root);
-    chart(root);
+    charts(root);
   }
 
   // What somebody reads or works in is not taken from under them.
   document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.detail.requestConfig.verb !== "get") return;
     if (paused || document.hidden || event.target.contains(document.activeElement)) event.preventDefault();
   });
   document.addEventListener("htmx:afterSettle", (event) => enhance(event.target));

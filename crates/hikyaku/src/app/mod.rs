@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{self, SharedClock, SharedSchedule};
 use crate::config::{self, Config, StoreLocation, shown_destinations};
 use crate::heartbeat::Heartbeat;
-use crate::http::{Access, State};
+use crate::http::{Access, LastBacklog, State};
 use crate::inbox::destination::{self, BuildError, Destination, Origin, Tools};
 use crate::inbox::fetch::Fetcher;
 use crate::inbox::{self, Inbox, NOTICES};
@@ -169,7 +169,6 @@ impl App {
         let reconciler = reconciler(&config.reconciles, &store, &clock, &inbox, &sender)?;
         let retention = Retention::new(Arc::clone(&store), Arc::clone(&clock), config.retention);
         let heartbeat = Heartbeat::new(Arc::clone(&store), Arc::clone(&clock), config.heartbeat);
-        let duties = Duties::new(&store, &clock, &owner);
         let (listener, address) = listen(config.listen).await?;
         let state = State {
             store: Arc::clone(&store),
@@ -177,6 +176,7 @@ impl App {
             inbox: Arc::clone(&inbox),
             reconciler: Arc::clone(&reconciler),
             client,
+            backlog: LastBacklog::default(),
             clock: Arc::clone(&clock),
             metrics: metrics.clone(),
             access,
@@ -190,6 +190,7 @@ impl App {
             address,
             max_connections: room.connections,
             router: with_console(state, &config.sender.policy),
+            duties: Duties::new(&store, &clock, &owner),
             store,
             sender,
             inbox,
@@ -197,7 +198,6 @@ impl App {
             retention,
             heartbeat,
             roles: config.roles,
-            duties,
             shared_schedule,
             metrics,
             exporter,

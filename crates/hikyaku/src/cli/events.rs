@@ -20,6 +20,8 @@ use super::tail;
 const MAX_BATCH_EVENTS: usize = 1_000;
 /// Most bytes of events that are published at a time; the server takes 16 MiB.
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
+/// Most lines of a file of which is told what is wrong with them.
+const MAX_TOLD_LINES: usize = 5;
 /// Largest line or data that is read, in bytes: no server takes a larger event.
 const MAX_EVENT_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -191,22 +193,34 @@ fn are_stored(events: usize) -> String {
     if events == 1 { "1 event is stored".to_owned() } else { format!("{events} events are stored") }
 }
 
-/// Says on which lines of the file the events stand that the server's answer calls by their place in the request.
+/// Says what is wrong on which lines of the file, the first few; the server's answer calls events by their place in the
+/// request.
 fn tell_lines(failure: &Failure, file: &str, numbers: &[usize]) {
     let Some(ClientError::Refused { problem, .. }) = failure.downcast_ref() else { return };
-    let fields = problem["errors"].as_array().into_iter().flatten().filter_map(|error| error["field"].as_str());
-    let mut places: Vec<_> = fields.filter_map(place).collect();
-    places.dedup();
-    for place in places {
-        if let Some(line) = numbers.get(place) {
-            output::tell(format_args!("events[{place}] is line {line} of {file}"));
-        }
+    let wrong = wrong_lines(problem, numbers);
+    for (line, what) in wrong.iter().take(MAX_TOLD_LINES) {
+        output::tell(format_args!("line {line} of {file}: {what}"));
+    }
+    if let Some(more) = wrong.len().checked_sub(MAX_TOLD_LINES).filter(|more| *more > 0) {
+        output::tell(format_args!("and so on, {more} more"));
     }
 }
 
-/// The place in `events[3].type`.
-fn place(field: &str) -> Option<usize> {
-    field.strip_prefix("events[")?.split(']').next()?.parse().ok()
+/// The lines that a problem complains of, each with its field and what is wrong with it.
+fn wrong_lines(problem: &Value, numbers: &[usize]) -> Vec<(usize, String)> {
+    let errors = problem["errors"].as_array().into_iter().flatten();
+    let of_line = |error: &Value| {
+        let (place, field) = place(error["field"].as_str()?)?;
+        let what = error["detail"].as_str().unwrap_or_default();
+        Some((*numbers.get(place)?, format!("{field} {what}").trim().to_owned()))
+    };
+    errors.filter_map(of_line).collect()
+}
+
+/// The place and the field in `events[3].type`.
+fn place(field: &str) -> Option<(usize, &str)> {
+    let (place, field) = field.strip_prefix("events[")?.split_once(']')?;
+    Some((place.parse().ok()?, field.trim_start_matches('.')))
 }
 
 /// The lines of a file, in batches.
@@ -302,7 +316,11 @@ mod tests {
     fn a_line_keeps_its_number_and_a_refusal_names_places() {
         let batch = lines("\n1\n\n2\n").batch().unwrap();
         assert_eq!(batch.into_iter().map(|(number, _)| number).collect::<Vec<_>>(), [2, 4]);
-        assert_eq!((place("events[3].type"), place("events[500]"), place("type")), (Some(3), Some(500), None));
+        assert_eq!(place("events[3].type"), Some((3, "type")));
+        assert_eq!((place("events[500]"), place("type")), (Some((500, "")), None));
+        let error = |field: &str| serde_json::json!({"field": field, "detail": "is missing"});
+        let problem = serde_json::json!({"errors": [error("events[1].type"), error("events[0]"), error("x")]});
+        assert_eq!(wrong_lines(&problem, &[4, 7]), [(7, "type is missing".into()), (4, "is missing".into())]);
         assert_eq!((are_stored(1), are_stored(0)), ("1 event is stored".to_owned(), "0 events are stored".to_owned()));
     }
 

@@ -54,6 +54,7 @@ const SOURCES: &[Column] = &[
     ("PROVIDER", "/provider"),
     ("BAD SIGNATURES", "/onBadSignature"),
     ("LAST GOOD", "/lastGoodAt"),
+    ("LAST ROW", "/lastRowAt"),
     ("LAST REFUSED", "/lastRefusedAt"),
     ("REFUSED SINCE", "/refusedSince"),
     ("SWITCHED OFF AT", "/switchedOffAt"),

@@ -25,6 +25,7 @@ const STATUS: &[Column] = &[
     ("CALLS", "/calls"),
     ("BUDGET", "/callBudget"),
     ("WEBHOOK ON AT", "/activeAt"),
+    ("NOT ON SINCE", "/notActiveSince"),
     ("CYCLE", "/cycle/number"),
     ("MISSING", "/cycle/missing"),
     ("REPAIRED", "/cycle/repaired"),
@@ -186,16 +187,19 @@ async fn watch(api: &Api, name: &str, first: i64) -> Result<(), Failure> {
         let Some(One { wanted, cycle, .. }) = all.items.into_iter().find(|one| one.name == name) else {
             return Err(format!("the reconciliation {name:?} is gone").into());
         };
-        if let Some(cycle) = cycle.filter(|cycle| cycle.number >= first) {
-            show_progress(&bar, &cycle);
-            if cycle.ended_at.is_some() && wanted.is_none() {
-                bar.finish_and_clear();
-                return api.show_first(&["reconcile", name, "cycles"], CYCLES).await;
-            }
+        if let Some(cycle) = cycle {
+            // One before it that waits keeps it waiting.
             if cycle.problem != told {
                 told.clone_from(&cycle.problem);
                 if !told.is_empty() {
                     bar.suspend(|| eprintln!("it waits: {told}"));
+                }
+            }
+            if cycle.number >= first {
+                show_progress(&bar, &cycle);
+                if cycle.ended_at.is_some() && wanted.is_none() {
+                    bar.finish_and_clear();
+                    return api.show_first(&["reconcile", name, "cycles"], CYCLES).await;
                 }
             }
         }

@@ -19,7 +19,8 @@ use super::section::Section;
 use super::source;
 use super::tree::{Place, Table};
 use super::value::{
-    Names, age, boolean, choice, duration, identifier, integer, listen, name, parsed, range, secret, sqlite_path, text,
+    Names, age, boolean, choice, database_url, duration, identifier, integer, listen, name, parsed, range, secret,
+    sqlite_path, text,
 };
 use super::{Api, Config, Problem, store};
 use crate::inbox::destination::{self, MAX_COLUMNS, OWN_PREFIX};
@@ -252,7 +253,7 @@ fn a_destination(
 
 fn sql(section: &mut Section<'_>, environment: &BTreeMap<String, String>) -> Option<destination::Kind> {
     let url = section.require("url", |node| {
-        let url = secret(environment)(node)?;
+        let url = database_url(environment)(node)?;
         match postgres::is_url(url.reveal()) {
             true => postgres::check_url(url.reveal())?,
             false => sqlite_url(url.reveal())?,

@@ -7,7 +7,7 @@ use hikyaku_core::signature::Secret;
 
 use super::section::Section;
 use super::tree::{Node, Place, Value};
-use super::value::{boolean, choice, integer, secret, sqlite_path};
+use super::value::{boolean, choice, database_url, integer, secret, sqlite_path};
 use super::{Config, Database, StoreLocation};
 use crate::inbox::destination;
 use crate::postgres;
@@ -28,7 +28,7 @@ pub(super) fn store(root: &mut Section<'_>, environment: &BTreeMap<String, Strin
             notify: section.get("notify", boolean).unwrap_or(true),
         }
     });
-    root.get("store", |node| location(secret(environment)(node)?, use_of))
+    root.get("store", |node| location(database_url(environment)(node)?, use_of))
 }
 
 /// How a database is used.
@@ -61,7 +61,7 @@ impl StoreLocation {
         let place = Place::Named("the command line".into());
         let node = Node { place, value: Value::Text(written.to_owned()), raw: None };
         let use_of = Use { connections: DATABASE_CONNECTIONS, migrate: true, notify: true };
-        location(secret(environment)(&node)?, use_of)
+        location(database_url(environment)(&node)?, use_of)
     }
 }
 

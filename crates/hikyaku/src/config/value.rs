@@ -183,9 +183,21 @@ pub(super) fn identifier(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+/// Most bytes of a database's URL: a password may be a token of some thousand bytes, and there may be several hosts.
+const MAX_DATABASE_URL_BYTES: usize = 8 * 1024;
+
 /// A secret: `env:NAME`, `file:PATH` (one newline at the end does not count), or the secret itself. No message repeats
 /// it.
 pub(super) fn secret(environment: &BTreeMap<String, String>) -> impl Fn(&Node) -> Result<Secret, String> {
+    secret_up_to(environment, MAX_SECRET_BYTES)
+}
+
+/// A database's URL, which may hold a password and is written like a secret.
+pub(super) fn database_url(environment: &BTreeMap<String, String>) -> impl Fn(&Node) -> Result<Secret, String> {
+    secret_up_to(environment, MAX_DATABASE_URL_BYTES)
+}
+
+fn secret_up_to(environment: &BTreeMap<String, String>, most_bytes: usize) -> impl Fn(&Node) -> Result<Secret, String> {
     move |node| {
         let text = text(node)?;
         let secret = if let Some(name) = text.strip_prefix("env:") {
@@ -194,21 +206,21 @@ pub(super) fn secret(environment: &BTreeMap<String, String>) -> impl Fn(&Node) -
                 .cloned()
                 .ok_or_else(|| format!("needs the environment variable {name}, which is not set (as UTF-8)"))?
         } else if let Some(path) = text.strip_prefix("file:") {
-            secret_file(path)?
+            secret_file(path, most_bytes)?
         } else {
             text
         };
         match secret.len() {
             0 => Err("must not be empty".to_owned()),
-            1..=MAX_SECRET_BYTES => Ok(Secret::new(secret)),
-            length => Err(format!("is {length} bytes long; at most {MAX_SECRET_BYTES} are allowed")),
+            length if length > most_bytes => Err(format!("is {length} bytes long; at most {most_bytes} are allowed")),
+            _ => Ok(Secret::new(secret)),
         }
     }
 }
 
-fn secret_file(path: &str) -> Result<String, String> {
+fn secret_file(path: &str, most_bytes: usize) -> Result<String, String> {
     // One byte more than allowed with its line end, so that a longer file is seen to be longer.
-    let limit = MAX_SECRET_BYTES as u64 + 3;
+    let limit = most_bytes as u64 + 3;
     let mut secret = String::new();
     let read = File::open(path).and_then(|file| file.take(limit).read_to_string(&mut secret));
     read.map_err(|error| format!("needs the file {path:?}, which cannot be read: {error}"))?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use minijinja::{Value, context};
 
-use super::shapes::{Attempt, List, Row};
+use super::shapes::{Attempt, FoundDelivery, List, Row};
 
 /// Longest time that is shown: a day.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -17,8 +17,40 @@ const STEPS: usize = 24;
 /// Shortest time that is shown, in milliseconds: a step is not shorter than a minute.
 const SHORTEST_MS: i64 = STEPS as i64 * 60_000;
 
-/// The chart up to `now`, from the logs of webhooks and from what was received.
-pub(super) fn of(now: Timestamp, logs: &[List<Attempt>], received: &List<Row>) -> Value {
+/// What happened in one step of the chart.
+#[derive(Debug, Clone, Default)]
+struct Step {
+    accepted: u64,
+    failed: u64,
+    received: u64,
+    /// How long answers took, in milliseconds.
+    answers: Vec<i64>,
+    /// How long after their publish events were accepted, in milliseconds.
+    delays: Vec<i64>,
+}
+
+/// The steps of the chart.
+struct Steps {
+    begin: i64,
+    length: i64,
+    steps: Vec<Step>,
+}
+
+impl Steps {
+    /// The step that a moment is in.
+    fn at(&mut self, at: i64) -> Option<&mut Step> {
+        let place = usize::try_from((at - self.begin) / self.length).ok().filter(|_| at >= self.begin)?;
+        self.steps.get_mut(place.min(STEPS - 1))
+    }
+}
+
+/// The chart up to `now`, from the logs of webhooks, from the newest deliveries that were accepted, and from what was received.
+pub(super) fn of(
+    now: Timestamp,
+    logs: &[List<Attempt>],
+    delivered: &List<FoundDelivery>,
+    received: &List<Row>,
+) -> Value {
     let now = now.as_millisecond();
     let attempts: Vec<_> =
         logs.iter().flat_map(|log| &log.items).filter_map(|one| Some((ms(&one.started_at)?, one))).collect();
@@ -29,33 +61,49 @@ pub(super) fn of(now: Timestamp, logs: &[List<Attempt>], received: &List<Row>) -
     let whole_from = cut.chain(cut_rows).max().unwrap_or(longest).max(longest);
     let oldest = attempts.iter().map(|(at, _)| *at).chain(rows.iter().copied()).min().unwrap_or(now);
     let begin = whole_from.max(oldest).min(now - SHORTEST_MS);
-    let step = ((now - begin) / STEPS as i64).max(1);
-    let place =
-        |at: i64| usize::try_from((at - begin) / step).ok().filter(|_| at >= begin).map(|place| place.min(STEPS - 1));
-    let mut steps = vec![(0_u64, 0_u64, 0_u64); STEPS];
-    for (at, attempt) in &attempts {
-        let Some(place) = place(*at) else { continue };
-        match attempt.is_success() {
-            true => steps[place].0 += 1,
-            false => steps[place].1 += 1,
-        }
+    let length = ((now - begin) / STEPS as i64).max(1);
+    let mut steps = Steps { begin, length, steps: vec![Step::default(); STEPS] };
+    for (at, attempt) in attempts {
+        let Some(step) = steps.at(at) else { continue };
+        *if attempt.is_success() { &mut step.accepted } else { &mut step.failed } += 1;
+        step.answers.push(i64::try_from(attempt.duration_ms).unwrap_or(i64::MAX));
     }
-    rows.iter().filter_map(|at| place(*at)).for_each(|place| steps[place].2 += 1);
-    let mut durations: Vec<_> =
-        attempts.iter().filter(|(at, _)| *at >= begin).map(|(_, one)| one.duration_ms).collect();
-    durations.sort_unstable();
-    let sum = |pick: fn(&(u64, u64, u64)) -> u64| steps.iter().map(pick).sum::<u64>();
-    let (accepted, failed, received) = (sum(|step| step.0), sum(|step| step.1), sum(|step| step.2));
+    for (at, delay) in delivered.items.iter().filter_map(delay) {
+        steps.at(at).into_iter().for_each(|step| step.delays.push(delay));
+    }
+    rows.into_iter().for_each(|at| steps.at(at).into_iter().for_each(|step| step.received += 1));
+    shown(&steps)
+}
+
+/// When a delivery was accepted, and how long after its event's publish.
+fn delay(of: &FoundDelivery) -> Option<(i64, i64)> {
+    let last = of.last_attempt.as_ref()?;
+    let accepted_at = ms(&last.started_at)? + i64::try_from(last.duration_ms).ok()?;
+    Some((accepted_at, (accepted_at - ms(&of.created_at)?).max(0)))
+}
+
+fn shown(Steps { begin, length, steps }: &Steps) -> Value {
     let show = |at: i64| Timestamp::from_millisecond(at).map(|at| at.to_string()).unwrap_or_default();
-    let of_step = |(place, step_of): (usize, &(u64, u64, u64))| {
-        context! { at => show(begin + place as i64 * step), accepted => step_of.0, failed => step_of.1, received => step_of.2 }
+    let of_step = |(place, step): (usize, &Step)| {
+        let Step { accepted, failed, received, answers, delays } = step;
+        let (answer, delay) = (median(answers.clone()), median(delays.clone()));
+        context! { at => show(begin + place as i64 * length), accepted, failed, received, answer, delay }
     };
+    let sum = |pick: fn(&Step) -> u64| steps.iter().map(pick).sum::<u64>();
+    let all = |pick: fn(&Step) -> &Vec<i64>| median(steps.iter().flat_map(pick).copied().collect());
+    let (accepted, failed, received) = (sum(|step| step.accepted), sum(|step| step.failed), sum(|step| step.received));
     context! {
-        from => show(begin), accepted, failed, received,
+        from => show(*begin), accepted, failed, received,
         rate => (accepted + failed > 0).then(|| ((1000 * accepted / (accepted + failed)) as f64 / 10.0).to_string()),
-        median => durations.get(durations.len() / 2).map(|ms| *ms as f64 / 1000.0),
+        answer => all(|step| &step.answers), delay => all(|step| &step.delays),
         steps => steps.iter().enumerate().map(of_step).collect::<Vec<_>>(),
     }
+}
+
+/// The median of times in milliseconds, in seconds.
+fn median(mut times: Vec<i64>) -> Option<f64> {
+    times.sort_unstable();
+    times.get(times.len() / 2).map(|ms| *ms as f64 / 1000.0)
 }
 
 fn ms(at: &str) -> Option<i64> {
@@ -64,6 +112,7 @@ fn ms(at: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shapes::LastAttempt;
     use super::*;
 
     fn log(times: &[&str], is_cut: bool) -> List<Attempt> {
@@ -85,17 +134,41 @@ mod tests {
     #[test]
     fn within_the_time_that_is_shown_every_count_is_whole() {
         let now = "2026-12-01T12:00:00Z".parse().unwrap();
-        let none = List { items: Vec::new(), next_cursor: None, searched_to: None };
+        let none = List::empty();
+        let delivered = |created_at: &str, started_at: &str| FoundDelivery {
+            delivery_id: "e".into(),
+            event_type: "t".into(),
+            webhook_id: "w".into(),
+            created_at: created_at.into(),
+            state: "delivered".into(),
+            next_attempt_at: None,
+            attempts: 1,
+            last_attempt: Some(LastAttempt {
+                http_status: 200,
+                error_kind: None,
+                started_at: started_at.into(),
+                duration_ms: 500,
+            }),
+        };
+        let items = vec![
+            delivered("2026-12-01T11:58:58Z", "2026-12-01T11:59:00Z"),
+            delivered("2026-12-01T10:59:59Z", "2026-12-01T11:00:00Z"),
+            delivered("2026-11-01T00:00:00Z", "2026-11-01T00:09:00Z"),
+        ];
+        let sent = List { items, ..List::empty() };
         let long = log(
             &["2026-12-01T11:59:00Z", "2026-12-01T11:00:00Z", "2026-12-01T02:00:09Z", "2026-11-29T00:00:00Z"],
             false,
         );
         let short = log(&["2026-12-01T11:30:09Z", "2026-12-01T10:00:00Z"], true);
         let count = |chart: &Value, name: &str| chart.get_attr(name).unwrap().as_i64().unwrap();
-        let whole = of(now, std::slice::from_ref(&long), &none);
+        let whole = of(now, std::slice::from_ref(&long), &sent, &none);
         assert_eq!((count(&whole, "accepted"), count(&whole, "failed")), (2, 1), "a day, and not what was before it");
-        let cut = of(now, &[long, short], &none);
+        let seconds = |chart: &Value, name: &str| f64::try_from(chart.get_attr(name).unwrap()).ok();
+        assert_eq!((seconds(&whole, "answer"), seconds(&whole, "delay")), (Some(0.01), Some(2.5)));
+        let cut = of(now, &[long, short], &List::empty(), &none);
         assert_eq!(cut.get_attr("from").unwrap().as_str(), Some("2026-12-01T10:00:00Z"));
         assert_eq!((count(&cut, "accepted"), count(&cut, "failed")), (3, 1), "nothing from before the cut");
+        assert_eq!(seconds(&cut, "delay"), None);
     }
 }

@@ -12,7 +12,7 @@ use super::page::Failure;
 use super::session::Visitor;
 
 /// Most bytes of a form.
-const MAX_FORM_BYTES: usize = 64 * 1024;
+const MAX_FORM_BYTES: usize = 128 * 1024;
 /// The field that shows that a form is ours.
 pub(super) const TOKEN_FIELD: &str = "form";
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Console;
 use super::form::Form;
 use super::page::{Answer, Failure, Page};
-use super::path::below;
+use super::path::{below, of_api};
 use super::session::Visitor;
 use super::shapes::Caller;
 
@@ -61,7 +61,7 @@ pub(super) async fn choose(
     if name.is_empty() {
         return Ok(Answer::go("/console/organizations"));
     }
-    match console.api.get::<Value>(&visitor, &below("/v1/organizations", &[name, "webhooks"])).await {
+    match console.api.get::<Value>(&visitor, &of_api(name, &["webhooks"])).await {
         Err(Failure::Refused(problem)) if matches!(problem.status, 400 | 403) => {
             let key = format!("problem.{}", problem.kind());
             Ok(names(&console, &visitor, name, Some(key)).await?.refusing(problem.status).into())

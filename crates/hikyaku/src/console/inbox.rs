@@ -1,11 +1,11 @@
-//! What was received: by state, source and key; one row with its effects and its key's history; and doing something about
-//! one row or about many, which are shown before.
+//! What was received: by state, source and key; one row with its effects and its key's history; and doing something
+//! about one row.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Extension, State as Shared};
 use axum::http::Method;
+use futures_util::future::try_join_all;
 use minijinja::{Value, context};
 use serde_json::json;
 
@@ -14,18 +14,13 @@ use super::form::Form;
 use super::page::{Answer, Failure, Page};
 use super::path::{InPath, InQuery, query as pairs};
 use super::session::Visitor;
-use super::shapes::{Intervened, List, Many, Row, RowDetail, Source, Unchanged};
+use super::shapes::{Intervened, List, Row, RowDetail, Source};
 use super::tree;
 
 /// Rows on a page.
 const PAGE_ROWS: &str = "50";
 /// Rows of a key's history; of each of them its effects are read.
 const HISTORY_ROWS: &str = "30";
-/// Most requests of the API for one press of a button; each does up to 200 rows. What is left is left to the next press.
-const MAX_STEPS: usize = 50;
-
-/// Rows that stay as they are which are named, of each reason.
-const FEW_UNCHANGED: usize = 10;
 
 /// What can be done to rows in a state.
 fn actions(state: &str) -> &'static [&'static str] {
@@ -51,10 +46,10 @@ pub(super) async fn list(
         console.api.get::<List<Row>>(&visitor, &rows),
         console.api.get::<List<Source>>(&visitor, &sources),
     )?;
-    let (state, source, key) = (query.text("state"), query.text("source"), query.text("key"));
+    let [state, source, key, route] = ["state", "source", "key", "route"].map(|name| query.text(name));
     let is_untouched = filter.is_empty() && rows.items.is_empty();
     let values = context! {
-        rows => rows.items, next => rows.next_cursor, sources => sources.items, state, source, key, is_untouched,
+        rows => rows.items, next => rows.next_cursor, until => rows.searched_to, sources => sources.items, state, source, key, route, is_untouched,
         actions => actions(state).to_vec(),
         filter => query.only(&["state", "source", "key", "route"]),
     };
@@ -69,31 +64,33 @@ pub(super) async fn show(
     query: InQuery,
 ) -> Result<Page, Failure> {
     let (source, delivery) = (path.text("source"), path.text("delivery"));
-    let row: RowDetail = console.api.get(&visitor, &path.api(&["inbox", source, delivery])).await?;
-    let mut history = Vec::new();
-    if !row.key.is_empty() {
-        let of_key = pairs([("key", row.key.as_str()), ("source", source), ("limit", HISTORY_ROWS)]);
-        let mut rows: List<Row> = console.api.get(&visitor, &format!("{}?{of_key}", path.api(&["inbox"]))).await?;
-        // In the order in which they happened, whenever they came.
-        rows.items.sort_by(|a, b| (&a.timestamp, &a.received_at).cmp(&(&b.timestamp, &b.received_at)));
-        for item in rows.items {
-            let effects = match console
-                .api
-                .get::<RowDetail>(&visitor, &path.api(&["inbox", &item.source, &item.delivery_id]))
-                .await
-            {
-                Ok(detail) => detail.effects,
-                // It has aged meanwhile.
-                Err(Failure::Refused(_)) => Vec::new(),
-                Err(failure) => return Err(failure),
-            };
-            history.push(context! { is_this => item.delivery_id == row.delivery_id, row => item, effects });
-        }
-    }
-    let tree = (row.body_encoding == "utf-8").then(|| tree::of(&row.body)).flatten();
-    let values =
-        context! { tree, history, actions => actions(&row.state).to_vec(), row, reason => query.text("reason") };
+    let detail: RowDetail = console.api.get(&visitor, &path.api(&["inbox", source, delivery])).await?;
+    let history = history(&console, &visitor, &path, &detail.row).await?;
+    let tree = (detail.body_encoding == "utf-8").then(|| tree::of(&detail.body)).flatten();
+    let actions = actions(&detail.row.state).to_vec();
+    let values = context! { tree, history, actions, row => detail, reason => query.text("reason") };
     Ok(Page::of(path.organization(), "inbox", "row.html", values))
+}
+
+/// What was received with the row's key through its source, in the order in which it happened, whenever it came.
+async fn history(console: &Console, visitor: &Visitor, path: &InPath, of: &Row) -> Result<Vec<Value>, Failure> {
+    if of.key.is_empty() {
+        return Ok(Vec::new());
+    }
+    let of_key = pairs([("key", of.key.as_str()), ("source", path.text("source")), ("limit", HISTORY_ROWS)]);
+    let mut rows: List<Row> = console.api.get(visitor, &format!("{}?{of_key}", path.api(&["inbox"]))).await?;
+    rows.items.sort_by(|a, b| (&a.timestamp, &a.received_at).cmp(&(&b.timestamp, &b.received_at)));
+    let with_effects = rows.items.into_iter().map(|row| async move {
+        let at = path.api(&["inbox", &row.source, &row.delivery_id]);
+        let effects = match console.api.get::<RowDetail>(visitor, &at).await {
+            Ok(detail) => detail.effects,
+            // It has aged meanwhile.
+            Err(Failure::Refused(_)) => Vec::new(),
+            Err(failure) => return Err(failure),
+        };
+        Ok(context! { is_this => row.delivery_id == of.delivery_id, row, effects })
+    });
+    try_join_all(with_effects).await
 }
 
 /// Replays, releases or discards one row.
@@ -118,68 +115,4 @@ pub(super) async fn act(
         Ok(_) => Ok(Answer::go(page)),
         Err(failure) => failure.back(&page, &[("reason", form.text("reason"))]),
     }
-}
-
-/// Shows what would be done to many rows, or does it.
-pub(super) async fn act_on_many(
-    Shared(console): Shared<Arc<Console>>,
-    Extension(visitor): Extension<Visitor>,
-    path: InPath,
-    form: Form,
-) -> Result<Answer, Failure> {
-    let action = form.text("action");
-    let is_preview = match form.text("sure") {
-        "" => true,
-        "yes" => false,
-        _ => return Err(Failure::Odd),
-    };
-    if !["replay", "release", "discard"].contains(&action) {
-        return Err(Failure::Odd);
-    }
-    let mut body = json!({"state": form.text("state"), "preview": is_preview});
-    for name in ["source", "key", "route"].into_iter().filter(|name| !form.text(name).is_empty()) {
-        body[name] = form.text(name).into();
-    }
-    if action == "discard" {
-        // A preview needs none yet.
-        body["reason"] = if is_preview { "-" } else { form.text("reason") }.into();
-    }
-    let at = path.api(&["inbox", action]);
-    let mut many = match console.api.call::<Many>(&visitor, Method::POST, &at, Some(&body)).await {
-        Ok(many) => many,
-        Err(failure) => {
-            let filter = ["state", "source", "key", "route"].map(|name| (name, form.text(name)));
-            return failure.back(&path.console(&["inbox"]), &filter);
-        }
-    };
-    let mut changed = many.changed;
-    for _ in 1..MAX_STEPS {
-        let Some(cursor) = many.next_cursor.take().filter(|_| !is_preview) else { break };
-        body["cursor"] = cursor.into();
-        let step: Many = console.api.call(&visitor, Method::POST, &at, Some(&body)).await?;
-        changed += step.changed;
-        many.next_cursor = step.next_cursor;
-        many.unchanged.extend(step.unchanged);
-    }
-    let values = context! {
-        // Where nothing could be done, going on would do the same again.
-        action, is_preview, changed, matched => many.matched, is_more => many.next_cursor.is_some() && changed > 0,
-        rows => many.rows, unchanged => by_reason(many.unchanged),
-        state => form.text("state"), source => form.text("source"), key => form.text("key"), reason => form.text("reason"),
-    };
-    Ok(Page::of(path.organization(), "inbox", "many.html", values).into())
-}
-
-/// What stays as it is, by why: how many, and the first of them.
-fn by_reason(unchanged: Vec<Unchanged>) -> Vec<Value> {
-    let mut reasons: BTreeMap<String, Vec<Unchanged>> = BTreeMap::new();
-    for one in unchanged {
-        reasons.entry(one.detail.clone()).or_default().push(one);
-    }
-    let of_reason = |(detail, mut rows): (String, Vec<Unchanged>)| {
-        let n = rows.len();
-        rows.truncate(FEW_UNCHANGED);
-        context! { detail, n, rows }
-    };
-    reasons.into_iter().map(of_reason).collect()
 }

@@ -13,6 +13,7 @@ mod form;
 mod frame;
 mod home;
 mod inbox;
+mod many;
 mod overview;
 mod page;
 mod path;
@@ -36,10 +37,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 
 use api::Api;
 use page::{Failure, Page};
+use tail::Watchers;
 
 use crate::clock::SharedClock;
 
@@ -49,8 +51,10 @@ struct Console {
     clock: SharedClock,
     /// The server's pauses between attempts, in seconds: those of webhooks that have none of their own (R8).
     retry_delays: Vec<f64>,
-    /// Who may watch at a time what happens.
-    watchers: Arc<Semaphore>,
+    /// Who watches what happens.
+    watchers: Arc<Watchers>,
+    /// Held while a webhook is registered, so that of two forms that come at once the second sees what the first has made.
+    registering: Mutex<()>,
 }
 
 /// The console's routes, to be merged into those of the API that it calls. `retry_delays` are the server's pauses between
@@ -60,7 +64,8 @@ pub fn router(api: Router, clock: SharedClock, retry_delays: &[Duration]) -> Rou
         api: Api::new(api),
         clock,
         retry_delays: retry_delays.iter().map(Duration::as_secs_f64).collect(),
-        watchers: Arc::new(Semaphore::new(tail::MAX_WATCHERS)),
+        watchers: Arc::default(),
+        registering: Mutex::default(),
     });
     Router::new()
         .route("/console", get(home::start))
@@ -80,7 +85,7 @@ pub fn router(api: Router, clock: SharedClock, retry_delays: &[Duration]) -> Rou
         .route("/console/o/{organization}/deliveries", get(deliveries::search))
         .route("/console/o/{organization}/deliveries/{event}/{webhook}/resend", post(event::resend))
         .route("/console/o/{organization}/events/{event}", get(event::show))
-        .route("/console/o/{organization}/inbox", get(inbox::list).post(inbox::act_on_many))
+        .route("/console/o/{organization}/inbox", get(inbox::list).post(many::act))
         .route("/console/o/{organization}/inbox/{source}/{delivery}", get(inbox::show).post(inbox::act))
         .route("/console/o/{organization}/reconcile", get(reconcile::show))
         .route("/console/o/{organization}/reconcile/{reconcile}/run", post(reconcile::run))

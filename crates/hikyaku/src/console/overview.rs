@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Extension, State as Shared};
+use futures_util::future::try_join_all;
 use hikyaku_core::timestamp;
 use jiff::{SignedDuration, Timestamp};
 use minijinja::{Value, context};
@@ -27,6 +28,7 @@ const MOST_COUNTED: &str = "200";
 /// What the page is made of.
 struct State {
     webhooks: List<Webhook>,
+    delivered: List<FoundDelivery>,
     waiting: List<FoundDelivery>,
     exhausted: List<FoundDelivery>,
     sources: List<Source>,
@@ -46,14 +48,13 @@ pub(super) async fn show(
 ) -> Result<Page, Failure> {
     let recent = console.clock.now().checked_sub(RECENT).map(timestamp::format).unwrap_or_default();
     let state = read(&console, &visitor, &path, &recent).await?;
-    let mut logs = Vec::new();
     let mut charted: Vec<_> = state.webhooks.items.iter().collect();
     charted.sort_by_key(|webhook| webhook.active);
-    for webhook in charted.into_iter().take(CHART_WEBHOOKS) {
+    let logs = charted.into_iter().take(CHART_WEBHOOKS).map(|webhook| {
         let log = format!("{}?limit={MOST_COUNTED}", path.api(&["webhooks", &webhook.id, "log"]));
-        logs.push(list::<Attempt>(&console, &visitor, log).await?);
-    }
-    let activity = activity::of(console.clock.now(), &logs, &state.received);
+        list::<Attempt>(&console, &visitor, log)
+    });
+    let activity = activity::of(console.clock.now(), &try_join_all(logs).await?, &state.delivered, &state.received);
     let concerns = concerns(&state, &path);
     let verdict = match (concerns.iter().any(|concern| concern.is_bad), concerns.is_empty()) {
         (true, _) => "bad",
@@ -86,8 +87,21 @@ async fn read(console: &Console, visitor: &Visitor, path: &InPath, recent: &str)
         let filter = if state.is_empty() { String::new() } else { format!("state={state}&") };
         format!("{}?{filter}limit={MOST_COUNTED}", path.api(&["inbox"]))
     };
-    let (webhooks, waiting, exhausted, sources, routes, reconciliations, received, dead, parked, quarantined) = tokio::try_join!(
+    let (
+        webhooks,
+        delivered,
+        waiting,
+        exhausted,
+        sources,
+        routes,
+        reconciliations,
+        received,
+        dead,
+        parked,
+        quarantined,
+    ) = tokio::try_join!(
         list(console, visitor, path.api(&["webhooks"])),
+        list(console, visitor, deliveries("delivered")),
         list(console, visitor, deliveries("waiting")),
         list(console, visitor, deliveries("exhausted")),
         list(console, visitor, path.api(&["sources"])),
@@ -98,7 +112,19 @@ async fn read(console: &Console, visitor: &Visitor, path: &InPath, recent: &str)
         list(console, visitor, rows("parked")),
         list(console, visitor, rows("quarantined")),
     )?;
-    Ok(State { webhooks, waiting, exhausted, sources, routes, reconciliations, received, dead, parked, quarantined })
+    Ok(State {
+        webhooks,
+        delivered,
+        waiting,
+        exhausted,
+        sources,
+        routes,
+        reconciliations,
+        received,
+        dead,
+        parked,
+        quarantined,
+    })
 }
 
 async fn list<T: DeserializeOwned>(console: &Console, visitor: &Visitor, path: String) -> Result<List<T>, Failure> {
@@ -163,8 +189,11 @@ fn concerns(state: &State, path: &InPath) -> Vec<Concern> {
         add(false, "concern.route_failing", route.name.clone(), at, format!("{}#routes", path.console(&[])));
     }
     for of in &state.reconciliations.items {
-        let Some(cycle) = &of.cycle else { continue };
         let href = path.console(&["reconcile"]);
+        if let Some(since) = &of.not_active_since {
+            add(true, "concern.provider_off", of.source.clone(), Some(since), href.clone());
+        }
+        let Some(cycle) = &of.cycle else { continue };
         if !cycle.problem.is_empty() {
             add(true, "concern.reconcile_stopped", of.name.clone(), None, href);
         } else if cycle.missing > cycle.repaired {

@@ -24,7 +24,8 @@ impl<S: Send + Sync> FromRequestParts<S> for InPath {
 impl InPath {
     /// The part with this name; empty where the route has none.
     pub(super) fn text(&self, name: &str) -> &str {
-        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+        let value = self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value);
+        value.strip_prefix(MARK).unwrap_or(value)
     }
 
     /// The organization that the page is about.
@@ -34,18 +35,32 @@ impl InPath {
 
     /// Where the API keeps the organization's things, with further parts, each of them one segment.
     pub(super) fn api(&self, parts: &[&str]) -> String {
-        below(&format!("/v1/organizations/{}", segment(self.text("organization"))), parts)
+        of_api(self.text("organization"), parts)
     }
 
     /// Where the console shows them.
     pub(super) fn console(&self, parts: &[&str]) -> String {
-        below(&format!("/console/o/{}", segment(self.text("organization"))), parts)
+        below(&below("/console/o", &[self.text("organization")]), parts)
     }
 }
 
-/// A path with further segments.
+/// Where the API keeps an organization's things.
+pub(super) fn of_api(organization: &str, parts: &[&str]) -> String {
+    let base = format!("/v1/organizations/{}", segment(organization));
+    parts.iter().fold(base, |path, part| format!("{path}/{}", segment(part)))
+}
+
+/// Stands before a segment of the console's paths that a browser would take for a step in the path, whichever way it is
+/// written (`.` and `..`), and before one that begins with itself.
+const MARK: char = '~';
+
+/// A path of the console with further segments.
 pub(super) fn below(base: &str, parts: &[&str]) -> String {
-    parts.iter().fold(base.to_owned(), |path, part| format!("{path}/{}", segment(part)))
+    let marked = |part: &str| matches!(part, "." | "..") || part.starts_with(MARK);
+    parts.iter().fold(base.to_owned(), |path, part| match marked(part) {
+        true => format!("{path}/{MARK}{}", segment(part)),
+        false => format!("{path}/{}", segment(part)),
+    })
 }
 
 /// A page's query. What is given and empty counts as not given, because that is how forms send it.

@@ -133,6 +133,7 @@ pub(super) struct LastAttempt {
     #[serde(default)]
     pub(super) error_kind: Option<String>,
     pub(super) started_at: String,
+    pub(super) duration_ms: u64,
 }
 
 /// A delivery in a list.
@@ -226,16 +227,8 @@ pub(super) struct Effect {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RowDetail {
-    pub(super) source: String,
-    pub(super) provider: String,
-    pub(super) delivery_id: String,
-    pub(super) event_type: String,
-    pub(super) key: String,
-    pub(super) timestamp: String,
-    pub(super) received_at: String,
-    pub(super) state: String,
-    #[serde(default)]
-    pub(super) reason: Option<String>,
+    #[serde(flatten)]
+    pub(super) row: Row,
     pub(super) body: String,
     pub(super) body_encoding: String,
     pub(super) effects: Vec<Effect>,
@@ -272,6 +265,8 @@ pub(super) struct Source {
     pub(super) name: String,
     pub(super) provider: String,
     pub(super) last_good_at: Option<String>,
+    #[serde(default)]
+    pub(super) last_row_at: Option<String>,
     pub(super) last_refused_at: Option<String>,
     pub(super) last_refused_because: Option<String>,
     pub(super) refused_since: Option<String>,
@@ -333,6 +328,8 @@ pub(super) struct Reconciliation {
     pub(super) wanted: Option<Period>,
     pub(super) calls: u32,
     pub(super) call_budget: u32,
+    #[serde(default)]
+    pub(super) not_active_since: Option<String>,
     pub(super) cycle: Option<Cycle>,
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Extension, State as Shared};
@@ -25,7 +25,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The newest deliveries, and the newest rows, that it looks at. Of more than that between two looks the rest is not told.
 const NEWEST: &str = "100";
 /// Most browsers that are told at a time: each costs two short queries a second.
-pub(super) const MAX_WATCHERS: usize = 64;
+const MAX_WATCHERS: usize = 64;
+/// Most of them of one organization, so that none keeps the others out.
+const MAX_WATCHERS_OF_ONE: usize = 16;
 /// Lines that the page begins with.
 const FIRST_LINES: usize = 50;
 
@@ -49,15 +51,50 @@ pub(super) async fn stream(
     Extension(visitor): Extension<Visitor>,
     path: InPath,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
-    let Ok(place) = Arc::clone(&console.watchers).try_acquire_owned() else {
-        return Err(Failure::Busy);
-    };
+    let place = Watchers::sit_down(&console.watchers, path.organization()).ok_or(Failure::Busy)?;
     let mut watch = Watch::new(console, visitor, &path);
     // The page has shown these.
     watch.look().await?;
     let events =
         stream::unfold((watch, place), |(mut watch, place)| async { Some((Ok(watch.next().await?), (watch, place))) });
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+}
+
+/// How many browsers are told at present, by organization.
+#[derive(Debug, Default)]
+pub(super) struct Watchers(Mutex<HashMap<String, usize>>);
+
+impl Watchers {
+    /// A place among them, until it is dropped; `None` where all are taken.
+    fn sit_down(watchers: &Arc<Self>, organization: String) -> Option<Place> {
+        let mut taken = watchers.taken();
+        let of_it = taken.get(&organization).copied().unwrap_or_default();
+        if of_it >= MAX_WATCHERS_OF_ONE || taken.values().sum::<usize>() >= MAX_WATCHERS {
+            return None;
+        }
+        taken.insert(organization.clone(), of_it + 1);
+        Some(Place { watchers: Arc::clone(watchers), organization })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A browser's place among those that are told.
+struct Place {
+    watchers: Arc<Watchers>,
+    organization: String,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.watchers.taken();
+        if let Some(count) = taken.get_mut(&self.organization) {
+            *count -= 1;
+        }
+        taken.retain(|_, count| *count > 0);
+    }
 }
 
 /// Something that happened.
@@ -142,5 +179,24 @@ impl Watch {
             see((row.source, row.delivery_id), row.state, &row.received_at, value);
         }
         Ok(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_organization_takes_every_place() {
+        let watchers = Arc::<Watchers>::default();
+        let sit_down = |organization: usize| Watchers::sit_down(&watchers, organization.to_string());
+        let mut own: Vec<_> = (0..MAX_WATCHERS_OF_ONE).map(|_| sit_down(0).unwrap()).collect();
+        assert!(sit_down(0).is_none() && sit_down(1).is_some());
+        own.pop();
+        own.push(sit_down(0).unwrap());
+        let others: Vec<_> = (MAX_WATCHERS_OF_ONE..MAX_WATCHERS).map(|other| sit_down(other).unwrap()).collect();
+        assert!(sit_down(1).is_none());
+        drop((own, others));
+        assert!(watchers.taken().is_empty());
     }
 }

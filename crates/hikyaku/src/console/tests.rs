@@ -228,6 +228,26 @@ fn reasons_of_ours_are_known_in_both_languages() {
     ] {
         assert!(said::known(&text).is_some_and(|(_, what)| what == "x" || what.is_empty()), "{text}");
     }
+    // What destinations say, as it stands in their files.
+    let destinations = [
+        (include_str!("../outbound/failure.rs"), "no answer within {timeout:?}", "no answer within 10s"),
+        (include_str!("../outbound/failure.rs"), "the name {name} could", "the name x could not be resolved"),
+        (include_str!("../inbox/destination/command.rs"), "exited with {code}", "exited with 3: no paper"),
+        (
+            include_str!("../inbox/destination/command.rs"),
+            "did not end within {limit:?}",
+            "the program did not end within 5s",
+        ),
+        (
+            include_str!("../inbox/destination/sql/mapping.rs"),
+            "whole number at {pointer:?}",
+            "the body has no text and no whole number at /id",
+        ),
+        (include_str!("../inbox/destination/file/log.rs"), "cannot write to {}", "cannot write to a: full"),
+    ];
+    for (source, code, text) in destinations {
+        assert!(source.contains(code) && said::known(text).is_some(), "{code}");
+    }
     assert_eq!(said::known("what somebody else says, written"), None);
 }
 
@@ -250,4 +270,110 @@ async fn a_page_with_a_secret_that_is_loaded_again_makes_no_other() {
     let twice = browser.post(&format!("{ACME}/webhooks"), "url=https%3A%2F%2Fw.example&events=*&description=").await;
     assert_eq!(twice.status, StatusCode::CONFLICT);
     assert!(twice.page.contains("is there already"), "{}", twice.page);
+}
+
+#[tokio::test]
+async fn whatever_an_id_is_its_page_can_be_opened() {
+    let row = |axum::extract::Path((_, id)): axum::extract::Path<(String, String)>| async move {
+        let row = json!({"source": "till", "provider": "p", "deliveryId": id, "eventType": "sale.created", "key": "",
+            "timestamp": "2026-12-01T00:00:00Z", "receivedAt": "2026-12-01T00:00:00Z", "state": "done", "body": "{}",
+            "bodyEncoding": "utf-8", "effects": []});
+        row.to_string()
+    };
+    let mut browser = Browser::over(Router::new().route("/inbox/{source}/{delivery}", get(row))).await;
+    let long = "長".repeat(300);
+    for id in [".", "..", "~", "~.", "~~..", "...", "a/b", "/", "a b", " ", "%2e", "?x#y", "日本語", "a\\b", &long] {
+        let address = path::below(ACME, &["inbox", "till", id]);
+        // What a browser takes for a step in the path, however it is written.
+        let mut segments = address.split('/').map(|part| part.to_ascii_lowercase().replace("%2e", "."));
+        assert!(segments.all(|part| part != "." && part != ".."), "{address}");
+        let page = browser.get(&address).await;
+        let shown = minijinja::HtmlEscape(id).to_string().replace("&#x2f;", "/");
+        assert!(page.status.is_success() && page.page.contains(&shown), "{id:?} at {address}: {}", page.page);
+    }
+}
+
+#[tokio::test]
+async fn two_registrations_at_once_make_one_webhook() {
+    let made = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let webhooks = move |method: axum::http::Method| {
+        let made = Arc::clone(&made);
+        async move {
+            if method == axum::http::Method::GET {
+                // Whoever asks at the same time comes in between.
+                let list = json!({"items": *made.lock().unwrap()}).to_string();
+                tokio::task::yield_now().await;
+                return list;
+            }
+            let mut new = webhook(&format!("w{}", made.lock().unwrap().len()), true, &["*"]);
+            new["url"] = "https://till.example".into();
+            new["secret"] = "shown-this-once".into();
+            made.lock().unwrap().push(new.clone());
+            new.to_string()
+        }
+    };
+    let log = get(|| async { json!({"items": []}).to_string() });
+    let browser = Browser::over(Router::new().route("/webhooks", any(webhooks)).route("/webhooks/{id}/log", log)).await;
+    let post = || async {
+        let Browser { console, cookie, form_token } = &browser;
+        let mut one = Browser { console: console.clone(), cookie: cookie.clone(), form_token: form_token.clone() };
+        one.post(&format!("{ACME}/webhooks"), "url=https%3A%2F%2Ftill.example&events=*&description=").await
+    };
+    let (one, other) = tokio::join!(post(), post());
+    let mut statuses = [one.status.as_u16(), other.status.as_u16()];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409]);
+}
+
+#[tokio::test]
+async fn many_are_done_a_piece_at_a_time_and_a_break_says_how_far_it_came() {
+    let unchanged = json!({"source": "till", "deliveryId": "kept", "detail": "It stays parked: no route"});
+    let release = move |body: String| {
+        let unchanged = unchanged.clone();
+        async move {
+            let asked: Value = serde_json::from_str(&body).unwrap();
+            let cursor = asked["cursor"].as_str().unwrap_or_default().to_owned();
+            let piece = |next: Option<&str>| json!({"matched": 3, "changed": 2, "rows": [], "unchanged": [unchanged], "nextCursor": next});
+            match (asked["preview"] == true, &*cursor) {
+                (true, _) => (
+                    StatusCode::OK,
+                    json!({"matched": 9, "changed": 0, "rows": [], "unchanged": [], "nextCursor": null}).to_string(),
+                ),
+                (_, "") => (StatusCode::OK, piece(Some("a")).to_string()),
+                (_, "a") => (StatusCode::OK, piece(Some("broken")).to_string()),
+                (_, "mended") => (StatusCode::OK, piece(None).to_string()),
+                _ => refusal(503, "unavailable"),
+            }
+        }
+    };
+    let mut browser = Browser::over(Router::new().route("/inbox/release", any(release))).await;
+    let asked = "action=release&state=parked&source=&key=&route=books";
+    let preview = browser.post(&format!("{ACME}/inbox"), asked).await.page;
+    assert!(preview.contains("Release 9 rows?") && preview.contains("name=\"route\" value=\"books\""), "{preview}");
+    let broken = browser.post(&format!("{ACME}/inbox"), &format!("{asked}&sure=yes")).await.page;
+    assert!(broken.contains("4 rows released") && broken.contains("It broke off."), "{broken}");
+    assert!(broken.contains("(2 rows)") && !broken.contains("hx-trigger=\"load\""), "{broken}");
+    let progress = path::query([("progress", r#"{"of":9,"changed":4,"kept":2,"reasons":[],"cursor":"mended"}"#)]);
+    let end = browser.post(&format!("{ACME}/inbox"), &format!("{asked}&sure=yes&{progress}")).await.page;
+    assert!(end.contains("6 rows released") && !end.contains("Go on</button>"), "{end}");
+    let odd = browser.post(&format!("{ACME}/inbox"), &format!("{asked}&sure=yes&progress=x")).await;
+    assert_eq!(odd.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_provider_that_sends_nothing_any_more_is_told_of() {
+    let of = json!({"name": "sales", "source": "till", "comparedTo": null, "wanted": null, "calls": 1, "callBudget": 9,
+        "notActiveSince": "2026-11-30T00:00:00Z", "cycle": null});
+    let mut old = source("a", "b");
+    old["lastRowAt"] = "2026-11-29T00:00:00Z".into();
+    let says = |items: Value| get(move || async move { json!({"items": [items]}).to_string() });
+    let routes = Router::new().route("/reconcile/sales/cycles", get(|| async { json!({"items": []}).to_string() }));
+    let mut browser = Browser::over(routes.route("/reconcile", says(of)).route("/sources", says(old))).await;
+    let overview = browser.get(ACME).await.page;
+    assert!(
+        overview.contains("webhook to the source till is off") && overview.contains("2026-11-30 00:00:00"),
+        "{overview}"
+    );
+    assert!(overview.contains("nothing since the program started") && overview.contains("2026-11-29 00:00:00"));
+    assert!(browser.get(&format!("{ACME}/reconcile")).await.page.contains("It was last seen on"));
 }

@@ -67,6 +67,7 @@ pub(super) async fn create(
         "description": form.text("description"),
     });
     // The page that shows the secret was loaded again, or it was clicked twice.
+    let _alone = console.registering.lock().await;
     let known: List<Webhook> = console.api.get(&visitor, &path.api(&["webhooks"])).await?;
     let is_same = |known: &Webhook| {
         known.url == form.text("url")

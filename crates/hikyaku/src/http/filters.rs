@@ -10,7 +10,7 @@ use crate::store::{OutcomeFilter, StatusFilter};
 
 /// Most rows that one request looks at. Where it finds less than a page among them, the answer says how far it came, and
 /// its cursor goes on from there.
-pub(super) const MAX_SEARCHED_ROWS: u32 = 10_000;
+pub(super) const MAX_SEARCHED_ROWS: u32 = 4_000;
 
 impl Query {
     /// `type`: a type, or a pattern such as `order.*`.

@@ -14,7 +14,6 @@ use std::task::{Context, Poll};
 use axum::extract::Request;
 use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, HeaderValue};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -163,9 +162,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
 /// Refuses a request whose body's end is in doubt, or coded otherwise than in chunks (S10, S23), and ends the connection
 /// after every request that came in chunks.
-pub async fn check_framing(request: Request, next: Next) -> Response {
+pub(super) async fn check<F: Future<Output = Response>>(
+    request: Request,
+    serve: impl FnOnce(Request) -> F,
+) -> Response {
     if !request.headers().contains_key(TRANSFER_ENCODING) {
-        return next.run(request).await;
+        return serve(request).await;
     }
     let found = request.extensions().get::<HasTwoLengths>();
     let has_two_lengths = found.is_some_and(|found| found.0.load(Ordering::Acquire));
@@ -174,7 +176,7 @@ pub async fn check_framing(request: Request, next: Next) -> Response {
                       chunked\" and nothing else. Nothing was read; the connection ends.";
         Problem::new(Kind::AmbiguousLength, detail).into_response()
     } else {
-        next.run(request).await
+        serve(request).await
     };
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

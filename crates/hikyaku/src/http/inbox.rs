@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use hikyaku_core::ids::OrganizationId;
 
 use super::State;
+use super::filters::MAX_SEARCHED_ROWS;
 use super::openapi::requests::{InPage, InboxFilter};
 use super::page::{Cursor, Page};
 use super::problem::Problem;
@@ -16,9 +17,13 @@ use super::request::{InPath, Query};
 use super::view::{RowDetail, RowItem};
 use crate::store::{InboxQuery, InboxRowDetail, RowPosition, RowState};
 
+/// Most rows that one request looks at for those of a route: of each, its effects are looked up wherever they are.
+const MAX_ROUTED_ROWS: u32 = 1_000;
+
 /// List the inbox.
 ///
-/// What was received, newest first; filters can be combined.
+/// What was received, newest first; filters can be combined. One request looks at 4,000 rows at most; where no more than
+/// a part of them is meant, the answer says how far it came.
 #[utoipa::path(
     get,
     path = "/v1/organizations/{organization}/inbox",
@@ -35,16 +40,19 @@ pub(super) async fn list(
     let query = query.only(&["source", "state", "key", "route", "limit", "cursor"])?;
     let limit = query.limit()?;
     let states = RowState::ALL.map(RowState::as_str).join(", ");
-    let rows = state.store.inbox(InboxQuery {
-        organization: path.organization()?,
+    let found = state.store.inbox(InboxQuery {
         source: query.text("source").map(str::to_owned),
         state: query.parse("state", &format!("one of {states}"), RowState::parse)?,
         key: query.text("key").map(str::to_owned),
         route: query.text("route").map(str::to_owned),
         before: query.cursor(RowPosition::decode)?,
-        limit: limit + 1,
+        look_at: if query.text("route").is_some() { MAX_ROUTED_ROWS } else { MAX_SEARCHED_ROWS },
+        ..InboxQuery::newest(path.organization()?, limit + 1)
     });
-    Ok(Json(Page::new(rows.await?, limit, |row| query.next(&row.position), |row| RowItem::of(&row))))
+    let found = found.await?;
+    let searched_to = found.searched_to.map(|place| (place.received_at, query.next(&place.position)));
+    let page = Page::new(found.rows, limit, |row| query.next(&row.position), |row| RowItem::of(&row));
+    Ok(Json(page.searched_to(searched_to)))
 }
 
 /// Read an inbox row.

@@ -2,7 +2,6 @@
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
-use axum::middleware::Next;
 use axum::response::Response;
 use hikyaku_core::ids::OrganizationId;
 use jiff::Timestamp;
@@ -87,12 +86,15 @@ pub(super) fn show_upkeep(upkeep: Upkeep) {
 }
 
 /// Counts a request under its route's template: what stands in a path is no label.
-pub(super) async fn count(request: Request, next: Next) -> Response {
+pub(super) async fn count<F: Future<Output = Response>>(
+    request: Request,
+    serve: impl FnOnce(Request) -> F,
+) -> Response {
     let method = method(request.method());
     let route =
         request.extensions().get::<MatchedPath>().map_or_else(|| NO_ROUTE.into(), |path| path.as_str().to_owned());
     let watch = Stopwatch::start();
-    let response = next.run(request).await;
+    let response = serve(request).await;
     histogram!(REQUEST_DURATION, "method" => method, "route" => route.clone()).record(watch.elapsed());
     let status = response.status().as_str().to_owned();
     counter!(REQUESTS, "method" => method, "route" => route, "status" => status).increment(1);

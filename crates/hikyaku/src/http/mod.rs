@@ -4,6 +4,7 @@
 //! JSON in camelCase; times in RFC 3339, UTC, with milliseconds; every error is a problem document (`problem.rs`).
 
 mod access;
+mod backlog;
 mod body;
 mod caller;
 mod deliveries;
@@ -53,7 +54,8 @@ use crate::sender::Sender;
 use crate::store::SharedStore;
 
 pub use access::{Access, MAX_TOKEN_AGE};
-pub use framing::{HasTwoLengths, MAX_LINE_BYTES, Watched, check_framing};
+pub use backlog::LastBacklog;
+pub use framing::{HasTwoLengths, MAX_LINE_BYTES, Watched};
 #[cfg(feature = "fuzz")]
 pub(crate) use page::read_as_any_cursor;
 pub use router::{guard, router};
@@ -70,6 +72,8 @@ pub struct State {
     pub reconciler: Arc<Reconciler>,
     /// Judges the URLs of webhooks.
     pub client: Arc<Client>,
+    /// How much waits, as it was counted last.
+    pub backlog: LastBacklog,
     /// The two clocks.
     pub clock: SharedClock,
     /// Renders the metrics.

@@ -35,7 +35,8 @@ use crate::store::{Cycle, ReconcileKey};
 )]
 pub(super) async fn list(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<Reconciliations>, Problem> {
     let all = state.reconciler.list(&path.organization()?).await?;
-    Ok(Json(Reconciliations { items: all.iter().map(ReconciliationJson::of).collect() }))
+    let now = state.clock.now();
+    Ok(Json(Reconciliations { items: all.iter().map(|status| ReconciliationJson::of(status, now)).collect() }))
 }
 
 /// List cycles.
@@ -88,7 +89,7 @@ pub(super) async fn run(
         return Err(Problem::of_fields(Kind::InvalidRequest, vec![FieldError::new("from", &detail)]));
     }
     let (_, status) = find(&state, &path).await?;
-    Ok((StatusCode::ACCEPTED, Json(ReconciliationJson::of(&status))))
+    Ok((StatusCode::ACCEPTED, Json(ReconciliationJson::of(&status, state.clock.now()))))
 }
 
 fn read_period(body: &[u8], now: Timestamp) -> Result<Option<Period>, Problem> {
@@ -147,13 +148,17 @@ pub(super) struct ReconciliationJson {
     /// When the provider's webhook was last seen to be on, where it is watched.
     #[schema(required, format = DateTime)]
     active_at: Option<String>,
+    /// Since when the provider's webhook has not been seen to be on, where it is watched: the provider has switched it off,
+    /// or does not answer. `null` while it was on at the last looks.
+    #[schema(required, format = DateTime)]
+    not_active_since: Option<String>,
     /// The last cycle.
     #[schema(required)]
     cycle: Option<CycleJson>,
 }
 
 impl ReconciliationJson {
-    fn of(status: &Status) -> Self {
+    fn of(status: &Status, now: Timestamp) -> Self {
         let Status { settings, state } = status;
         Self {
             name: settings.name.clone(),
@@ -163,6 +168,7 @@ impl ReconciliationJson {
             calls: state.calls,
             call_budget: settings.call_budget,
             active_at: state.active_at.map(timestamp::format),
+            not_active_since: status.not_active_since(now).map(timestamp::format),
             cycle: state.cycle.as_ref().map(CycleJson::of),
         }
     }

@@ -28,11 +28,13 @@ use crate::store::{
 
 /// Largest body that asks for a recovery, in bytes.
 const MAX_RECOVERY_BYTES: usize = 4 * 1024;
+/// How far missed events are counted for a page, so that it costs no more however many there are.
+const MAX_COUNTED: u32 = 200_000;
 
 /// List what a webhook missed.
 ///
 /// The events that it missed while it was off, and those whose attempts all failed, oldest first, with the counts of the
-/// whole period: what a recovery would bring.
+/// whole period: what a recovery would bring. Counting stops at 200,000.
 #[utoipa::path(
     get,
     path = "/v1/organizations/{organization}/webhooks/{webhook}/missed",
@@ -53,7 +55,7 @@ pub(super) async fn missed(
     check_period(from, to, Kind::InvalidQuery)?;
     let (limit, after) = (query.limit()?, query.cursor(MissedPosition::decode)?);
     find(&state, &organization, &webhook).await?;
-    let asked = MissedQuery { organization, webhook, from, to, after, limit: limit + 1 };
+    let asked = MissedQuery { organization, webhook, from, to, after, limit: limit + 1, count_to: MAX_COUNTED };
     let found = state.store.missed(asked).await?;
     Ok(Json(MissedPage {
         count_missed: found.missed,
@@ -205,9 +207,9 @@ pub(super) fn check_period(from: Option<Timestamp>, to: Option<Timestamp>, kind:
 pub(super) struct MissedPage {
     #[serde(flatten)]
     page: Page<MissedItem>,
-    /// How many it missed in the whole period.
+    /// How many it missed in the whole period; counting stops at 200,000.
     count_missed: u64,
-    /// How many are exhausted in the whole period.
+    /// How many are exhausted in the whole period; counting stops at 200,000.
     count_exhausted: u64,
 }
 

@@ -139,12 +139,18 @@ pub fn router(state: State) -> Router {
 /// What holds for every route that is served, the console's included: its framing is checked, it is counted, and a panic is
 /// answered.
 pub fn guard(router: Router) -> Router {
-    router.layer(from_fn(answer_panics)).layer(from_fn(metrics::count)).layer(from_fn(framing::check_framing))
+    router.layer(from_fn(guarded))
+}
+
+/// One layer for all of it, because every layer costs every request.
+async fn guarded(request: Request, next: Next) -> Response {
+    let serve = |request| answer_panics(next.run(request));
+    framing::check(request, |request| metrics::count(request, serve)).await
 }
 
 /// Turns a defect of ours into a 500, so that one request cannot take its connection's other requests with it.
-async fn answer_panics(request: Request, next: Next) -> Response {
-    let mut answer = pin!(next.run(request));
+async fn answer_panics(answer: impl Future<Output = Response>) -> Response {
+    let mut answer = pin!(answer);
     poll_fn(|context| {
         // The future is not polled again after a panic, and what it shared stays behind locks that say so.
         match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context))) {
@@ -171,7 +177,7 @@ mod tests {
         async fn broken() -> Response {
             panic!("on purpose")
         }
-        let app = Router::new().route("/", get(broken)).layer(from_fn(answer_panics));
+        let app = guard(Router::new().route("/", get(broken)));
         let base = crate::http::tests::serve(app).await;
         let client = reqwest::Client::new();
         for _ in 0..2 {

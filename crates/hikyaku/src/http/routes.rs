@@ -19,7 +19,8 @@ use crate::store::RouteBacklog;
 
 /// List the routes.
 ///
-/// As they run: what is configured, what waits, and the last failure.
+/// As they run: what is configured, what waits, and the last failure. Where so much waits that counting it takes long, the counts
+/// may be some seconds old.
 #[utoipa::path(
     get,
     path = "/v1/organizations/{organization}/routes",
@@ -32,7 +33,7 @@ pub(super) async fn list_routes(
     path: InPath,
 ) -> Result<Json<Page<RouteItem>>, Problem> {
     let organization = path.organization()?;
-    let backlog = state.store.backlog().await?;
+    let backlog = state.backlog.read(state.store.as_ref(), state.clock.as_ref()).await?;
     let waiting = |route: &str| backlog.routes.get(&(organization.clone(), route.to_owned())).copied();
     let now = state.clock.schedule();
     let item = |status: RouteStatus| {

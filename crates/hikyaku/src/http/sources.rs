@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State as Shared;
 use hikyaku_core::timestamp;
+use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -14,10 +15,11 @@ use super::problem::Problem;
 use super::request::InPath;
 use super::view::Items;
 use crate::inbox::{OnBadSignature, Source, SourceState};
+use crate::store::InboxQuery;
 
 /// List sources.
 ///
-/// How each stands since the program's start, and when its provider will switch the webhook off if nothing changes.
+/// How the signatures of each stand since the program's start, when its last delivery was stored, and when its provider will switch the webhook off if nothing changes.
 #[utoipa::path(
     get,
     path = "/v1/organizations/{organization}/sources",
@@ -26,8 +28,15 @@ use crate::inbox::{OnBadSignature, Source, SourceState};
     responses((status = 200, description = "The sources, by name.", body = Items<SourceItem>)),
 )]
 pub(super) async fn list(Shared(state): Shared<Arc<State>>, path: InPath) -> Result<Json<Items<SourceItem>>, Problem> {
-    let sources = state.inbox.sources(&path.organization()?);
-    Ok(Json(Items { items: sources.iter().map(|(source, state)| SourceItem::of(source, state)).collect() }))
+    let organization = path.organization()?;
+    let mut items = Vec::new();
+    for (source, stands) in state.inbox.sources(&organization) {
+        let newest =
+            InboxQuery { source: Some(source.name.clone()), look_at: 1, ..InboxQuery::newest(organization.clone(), 1) };
+        let last_row_at = state.store.inbox(newest).await?.rows.first().map(|row| row.received_at);
+        items.push(SourceItem::of(source, &stands, last_row_at));
+    }
+    Ok(Json(Items { items }))
 }
 
 /// A source of the configuration.
@@ -44,6 +53,9 @@ pub(super) struct SourceItem {
     /// When a signature verified last; `null` before the first.
     #[schema(required, format = DateTime)]
     last_good_at: Option<String>,
+    /// When the newest delivery that is stored came in, since whichever start; `null` where there is none.
+    #[schema(required, format = DateTime)]
+    last_row_at: Option<String>,
     /// When one did not verify last; `null` before the first.
     #[schema(required, format = DateTime)]
     last_refused_at: Option<String>,
@@ -60,7 +72,7 @@ pub(super) struct SourceItem {
 }
 
 impl SourceItem {
-    fn of(source: &Source, state: &SourceState) -> Self {
+    fn of(source: &Source, state: &SourceState, last_row_at: Option<Timestamp>) -> Self {
         let SourceState { last_good_at, last_refused, refused_since, switched_off_at } = state;
         Self {
             name: source.name.clone(),
@@ -70,6 +82,7 @@ impl SourceItem {
                 OnBadSignature::Quarantine(_) => "quarantine",
             },
             last_good_at: last_good_at.map(timestamp::format),
+            last_row_at: last_row_at.map(timestamp::format),
             last_refused_at: last_refused.as_ref().map(|(at, _)| timestamp::format(*at)),
             last_refused_because: last_refused.as_ref().map(|(_, reason)| reason.to_string()),
             refused_since: refused_since.map(timestamp::format),

@@ -203,19 +203,20 @@ impl Inbox {
         before: Option<RowPosition>,
         most: u32,
     ) -> Result<FoundRows, StoreError> {
-        let look_at = if filter.is_of_the_store() { most } else { MAX_LOOKED_AT_ROWS };
+        let limit = if filter.is_of_the_store() { most } else { MAX_LOOKED_AT_ROWS };
         let query = InboxQuery {
-            organization: filter.organization.clone(),
             source: filter.source.clone(),
             state: Some(filter.state),
             key: filter.key.clone(),
             route: filter.route.clone(),
             before,
-            limit: look_at,
+            look_at: MAX_LOOKED_AT_ROWS,
+            ..InboxQuery::newest(filter.organization.clone(), limit)
         };
-        let looked_at = self.store.inbox(query).await?;
-        let mut next = looked_at.last().filter(|_| looked_at.len() == look_at as usize).map(|row| row.position);
-        let mut rows: Vec<_> = looked_at.into_iter().filter(|row| filter.has(row)).collect();
+        let found = self.store.inbox(query).await?;
+        let full = found.rows.last().filter(|_| found.rows.len() == limit as usize).map(|row| row.position);
+        let mut next = full.or(found.searched_to.map(|place| place.position));
+        let mut rows: Vec<_> = found.rows.into_iter().filter(|row| filter.has(row)).collect();
         if rows.len() > most as usize {
             rows.truncate(most as usize);
             next = rows.last().map(|row| row.position);

@@ -135,7 +135,8 @@ impl Inbox {
     fn free_slots(&self) -> BTreeMap<Portion, Vec<(OrganizationId, String, u32)>> {
         let mut slots = BTreeMap::<_, Vec<_>>::new();
         for outlet in self.outlets.values() {
-            let free = self.settings.in_flight_per_route.saturating_sub(outlet.busy.load(Ordering::Acquire));
+            let most = outlet.destination.keys_at_a_time().unwrap_or(self.settings.in_flight_per_route);
+            let free = most.saturating_sub(outlet.busy.load(Ordering::Acquire));
             if free > 0 {
                 let slot = (outlet.organization.clone(), outlet.route.name.clone(), free);
                 slots.entry(outlet.portion()).or_default().push(slot);

@@ -167,6 +167,17 @@ pub struct Status {
     pub state: ReconcileState,
 }
 
+impl Status {
+    /// Since when the provider's webhook has not been seen to be on, where it is watched; `None` while it was at the last looks.
+    pub fn not_active_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let (watch, seen_at) = (self.settings.watch.as_ref()?, self.state.active_at?);
+        // A look may be late by as long as a call takes.
+        let missed_a_look = watch.every.saturating_add(watch.every / 2);
+        let since = u128::try_from(now.duration_since(seen_at).as_millis()).unwrap_or_default();
+        (since > missed_a_look.as_millis()).then_some(seen_at)
+    }
+}
+
 /// All reconciliations of one process.
 pub struct Reconciler {
     store: SharedStore,

@@ -56,10 +56,11 @@ impl Worker {
         }
         let webhooks = self.webhooks(watch).await?;
         if webhooks.is_empty() {
-            tracing::warn!(
-                reconcile = self.key.name,
-                "the provider has no webhook that sends here: nothing comes; make one there, or set `webhook`"
-            );
+            let what = match &watch.webhook {
+                Some(id) => format!("the provider has no webhook {id:?}, which `webhook` names"),
+                None => "the provider has no webhook that sends here; make one there, or set `webhook`".to_owned(),
+            };
+            tracing::warn!(reconcile = self.key.name, "nothing comes: {what}");
         }
         let is_active = !webhooks.is_empty() && webhooks.iter().all(|webhook| webhook.active);
         metrics::active(&self.key, is_active);

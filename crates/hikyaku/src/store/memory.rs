@@ -30,8 +30,8 @@ use super::{
     Dropped, DutyClaim, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened,
     Intervention, KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents,
     MissedQuery, NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey, ReconcileState,
-    RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TimedKey,
-    TimedKeysQuery, TokenQuery, WebhookChange,
+    RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, RowPlace, Store, StoreError,
+    TimedKey, TimedKeysQuery, TokenQuery, WebhookChange,
 };
 pub use faults::{Fault, Operation, Way};
 
@@ -275,7 +275,7 @@ impl Store for MemoryStore {
         self.run(Operation::DropAged, |state| state.drop_aged(&step)).await
     }
 
-    async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {
+    async fn inbox(&self, query: InboxQuery) -> Result<Found<InboxRowView, RowPlace>, StoreError> {
         self.run(Operation::Read, |state| state.inbox.list(&query)).await
     }
 

@@ -149,8 +149,9 @@ pub trait Store: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The inbox's rows, newest first.
-    async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError>;
+    /// The inbox's rows, newest first. Where no index leads straight to what is asked for, it looks at no more rows than it
+    /// may, and says how far it came.
+    async fn inbox(&self, query: InboxQuery) -> Result<Found<InboxRowView, RowPlace>, StoreError>;
 
     /// One inbox row with its body and its effects, or `None`.
     async fn inbox_row(

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Receiver, Reply, SOURCE_SECRET, eventually, source};
+use crate::harness::{NOBODY, Receiver, Reply, SOURCE_SECRET, eventually, source};
 
 /// Runs the check beside the test's own tasks. The limit on answers is the provider's: no test is about our speed.
 async fn check(url: &str, arguments: &[&str]) -> Output {
@@ -215,9 +215,8 @@ fn in_browser(file: &Path, profile: &Path) -> String {
 
 #[tokio::test]
 async fn what_cannot_be_checked_has_an_exit_code_of_its_own() {
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let refuses = Receiver::always(401).await;
-    let (gone, refuses) = (format!("http://{gone}/"), refuses.url("/"));
+    let (gone, refuses) = (format!("http://{NOBODY}/"), refuses.url("/"));
     for (url, arguments, code, reason) in [
         (&gone, &[][..], 3, "no answer from"),
         (&refuses, &["--probe", "echo nonsense"], 2, "the probe failed"),

@@ -4,7 +4,7 @@ mod vectors;
 use super::*;
 use jiff::Timestamp;
 
-use crate::envelope::{MAX_KEY_BYTES, business_key};
+use crate::envelope::{MAX_KEY_BYTES, MAX_TYPE_BYTES, business_key};
 use crate::signature::Secret;
 
 /// A profile of one preset with a secret.
@@ -96,6 +96,31 @@ fn a_type_has_dots_whatever_its_provider_joins_words_by() {
     let thin = r#"{"contractId":"sb_1","event":"pos:transactions","action":"created","transactionHeadIds":["25"]}"#;
     let thin = read(Preset::Smaregi, &[("Smaregi-Event-Id", "1e7c5a0e"), ("Smaregi-Event", "pos:transactions")], thin);
     assert_eq!((thin.event_type.as_deref(), thin.id.as_deref()), (Some("pos.transactions.created"), Some("1e7c5a0e")));
+}
+
+#[test]
+fn t6_a_type_that_is_empty_or_too_long_is_not_known() {
+    let long = "x".repeat(MAX_TYPE_BYTES);
+    for (given, known) in [("a.b", true), ("", false), (&long, true), (&format!("{long}x"), false)] {
+        let read = read(Preset::ReceiptRoller, &[], &format!(r#"{{"type":"{given}"}}"#));
+        assert_eq!(read.event_type.as_deref(), known.then_some(given));
+    }
+    for (action, whole) in [("", "issues"), (&long, "issues"), ("opened", "issues.opened")] {
+        let body = format!(r#"{{"action":"{action}"}}"#);
+        assert_eq!(read(Preset::GitHub, &[("x-github-event", "issues")], &body).event_type.as_deref(), Some(whole));
+    }
+}
+
+#[test]
+fn t6_the_headers_that_say_something_are_named() {
+    for (preset, names) in [
+        (Preset::GitHub, &["x-github-delivery", "x-github-event", "x-hub-signature-256"][..]),
+        (Preset::Slack, &["x-slack-request-timestamp", "x-slack-signature"]),
+        (Preset::StandardWebhooks, &["webhook-id", "webhook-signature", "webhook-timestamp"]),
+        (Preset::Square, &["x-square-hmacsha256-signature"]),
+    ] {
+        assert_eq!(preset.profile().headers().into_iter().collect::<Vec<_>>(), names, "{preset:?}");
+    }
 }
 
 #[test]

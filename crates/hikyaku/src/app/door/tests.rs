@@ -103,8 +103,8 @@ fn seen(source: &str, active_at: Option<Timestamp>) -> Seen {
 
 async fn rows(store: &MemoryStore) -> Vec<InboxRowView> {
     let organization = organization();
-    let query = InboxQuery { organization, source: None, state: None, key: None, route: None, before: None, limit: 10 };
-    store.inbox(query).await.unwrap()
+    let query = InboxQuery::newest(organization, 10);
+    store.inbox(query).await.unwrap().rows
 }
 
 #[tokio::test]

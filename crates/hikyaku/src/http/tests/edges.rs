@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::http::body::BODY_TIMEOUT;
 use crate::store::memory::Operation;
 
 #[tokio::test]
@@ -157,9 +158,13 @@ async fn s11_a_body_that_does_not_come_is_408() {
     let api = Api::start().await;
     for path in ["/in/shop", &format!("{ACME}/events")] {
         let half = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{{\"type\":");
+        let clock = SystemClock::start();
+        let begun = clock.schedule();
         let answer = answer_to_half(&api, &half).await;
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
         assert!(answer.contains("/problems/slow-body"), "{answer}");
+        let waited = clock.schedule().duration_since(begun).unsigned_abs();
+        assert!((BODY_TIMEOUT..2 * BODY_TIMEOUT).contains(&waited), "{waited:?}");
     }
 }
 

@@ -29,8 +29,8 @@ use reqwest::{Body, Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use super::{Access, State, router};
-use crate::clock::{SharedClock, SystemClock};
+use super::{Access, LastBacklog, State, router};
+use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::inbox::{Inbox, OnBadSignature, Settings as InboxSettings, Source};
 use crate::outbound::{Client, Request, Resolve, ResolveError, Response, Transport};
 use crate::role::Roles;
@@ -142,6 +142,7 @@ impl Api {
             roles: Roles::default(),
             access: Access::start(token.map(Secret::new), store.clone(), clock.clone()).await.unwrap(),
             max_event_bytes: MAX_EVENT_BYTES,
+            backlog: LastBacklog::default(),
             clock,
             store,
             inbox,

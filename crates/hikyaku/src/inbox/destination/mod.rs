@@ -125,6 +125,12 @@ pub trait Destination: Send + Sync + 'static {
         1
     }
 
+    /// How many keys it wants at a time, where it takes them together and not side by side; else the inbox's settings say
+    /// how many.
+    fn keys_at_a_time(&self) -> Option<u32> {
+        None
+    }
+
     /// What it would do with a row, for a person, and with no secret; it does nothing.
     ///
     /// # Errors

@@ -31,8 +31,8 @@ fn books() -> Arc<Scripted> {
 /// All rows, newest first.
 async fn rows(rig: &Rig) -> Vec<InboxRowView> {
     let organization = organization();
-    let query = InboxQuery { organization, source: None, state: None, key: None, route: None, before: None, limit: 10 };
-    rig.store.inbox(query).await.unwrap()
+    let query = InboxQuery::newest(organization, 10);
+    rig.store.inbox(query).await.unwrap().rows
 }
 
 #[tokio::test(start_paused = true)]

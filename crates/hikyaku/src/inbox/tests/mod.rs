@@ -257,8 +257,8 @@ impl Rig {
     /// The parked rows, newest first.
     async fn parked(&self) -> Vec<InboxRowView> {
         let (organization, state) = (organization(), Some(RowState::Parked));
-        let query = InboxQuery { organization, source: None, state, key: None, route: None, before: None, limit: 10 };
-        self.store.inbox(query).await.unwrap()
+        let query = InboxQuery { state, ..InboxQuery::newest(organization, 10) };
+        self.store.inbox(query).await.unwrap().rows
     }
 
     /// How a row stands with its one route.

@@ -30,17 +30,9 @@ fn books() -> Arc<Scripted> {
 }
 
 async fn quarantined(rig: &Rig) -> Vec<RowId> {
-    let query = InboxQuery {
-        organization: organization(),
-        source: None,
-        state: Some(RowState::Quarantined),
-        key: None,
-        route: None,
-        before: None,
-        limit: 10,
-    };
+    let query = InboxQuery { state: Some(RowState::Quarantined), ..InboxQuery::newest(organization(), 10) };
     let id = |row: InboxRowView| RowId { organization: organization(), provider: row.provider, delivery: row.delivery };
-    rig.store.inbox(query).await.unwrap().into_iter().map(id).collect()
+    rig.store.inbox(query).await.unwrap().rows.into_iter().map(id).collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,16 +15,8 @@ fn rig() -> Rig {
 }
 
 async fn stored(rig: &Rig) -> usize {
-    let query = InboxQuery {
-        organization: organization(),
-        source: None,
-        state: None,
-        key: None,
-        route: None,
-        before: None,
-        limit: 1000,
-    };
-    rig.store.inbox(query).await.unwrap().len()
+    let query = InboxQuery::newest(organization(), 1000);
+    rig.store.inbox(query).await.unwrap().rows.len()
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,16 +203,8 @@ async fn c5_a_delivery_without_a_usable_header_has_an_id_all_the_same() {
         }
         let received = rig.inbox.receive("shop", &headers, Bytes::from(body)).await.unwrap();
         assert_eq!(received, Received::Stored, "{body}");
-        let query = InboxQuery {
-            organization: organization(),
-            source: None,
-            state: None,
-            key: None,
-            route: None,
-            before: None,
-            limit: 1,
-        };
-        let newest = rig.store.inbox(query).await.unwrap().remove(0);
+        let query = InboxQuery::newest(organization(), 1);
+        let newest = rig.store.inbox(query).await.unwrap().rows.remove(0);
         assert!(newest.delivery.starts_with(expected), "{} for {body}", newest.delivery);
         assert_eq!(newest.state, RowState::Waiting, "{}", newest.reason);
         let again = rig.inbox.receive("shop", &headers, Bytes::from(body)).await.unwrap();

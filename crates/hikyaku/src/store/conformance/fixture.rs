@@ -358,5 +358,5 @@ pub(in crate::store) async fn detail(store: &dyn Store, delivery: &str) -> Inbox
 }
 
 pub(in crate::store) fn inbox_query() -> InboxQuery {
-    InboxQuery { organization: acme(), source: None, state: None, key: None, route: None, before: None, limit: 1000 }
+    InboxQuery::newest(acme(), 1000)
 }

@@ -34,7 +34,7 @@ pub(crate) async fn c6_an_id_is_recorded_once(store: &dyn Store) {
     let first = record(store, vec![row("d1", "k", 1), again.clone(), row("d2", "k", 2)]).await;
     assert_eq!(first, [Stored, Duplicate, Stored]);
     assert_eq!(record(store, vec![again, row("d3", "k", 3)]).await, [Duplicate, Stored]);
-    assert_eq!(store.inbox(inbox_query()).await.unwrap().len(), 3);
+    assert_eq!(store.inbox(inbox_query()).await.unwrap().rows.len(), 3);
     assert_eq!(detail(store, "d1").await.body, row("d1", "k", 1).body);
     assert_eq!(detail(store, "d1").await.effects.len(), 1);
     let lane = claim_lane(store, "a", 0).await;
@@ -74,7 +74,7 @@ pub(crate) async fn case20_a_row_without_routes_is_parked(store: &dyn Store) {
 pub(crate) async fn the_list_shows_what_was_recorded(store: &dyn Store) {
     let odd = NewRow { received_at: at(50), key: "a\0|'%".into(), event_type: "\0領".into(), ..row("d\0'%", "", 7) };
     record(store, vec![odd.clone()]).await;
-    let listed = store.inbox(inbox_query()).await.unwrap().remove(0);
+    let listed = store.inbox(inbox_query()).await.unwrap().rows.remove(0);
     assert_eq!((&listed.provider, &listed.source, &listed.delivery), (&odd.provider, &odd.source, &odd.delivery));
     assert_eq!((&listed.event_type, &listed.key), (&odd.event_type, &odd.key));
     assert_eq!((listed.timestamp, listed.received_at), (at(7), at(50)));
@@ -99,7 +99,7 @@ pub(crate) async fn the_list_is_filtered_and_a_cursor_stays_right(store: &dyn St
     commit_lane(store, finish_lane_of(&low, "a", 1, all)).await;
 
     let list = async |query: InboxQuery| {
-        let rows = store.inbox(query).await.unwrap();
+        let rows = store.inbox(query).await.unwrap().rows;
         rows.into_iter().map(|row| row.delivery).collect::<Vec<_>>()
     };
     assert_eq!(list(inbox_query()).await, ["d5", "d4", "d3", "d2", "d1", "d0"]);
@@ -112,18 +112,40 @@ pub(crate) async fn the_list_is_filtered_and_a_cursor_stays_right(store: &dyn St
     assert!(list(InboxQuery { key: Some("lo".into()), ..inbox_query() }).await.is_empty());
 
     let even = InboxQuery { source: Some("even".into()), limit: 2, ..inbox_query() };
-    let page = store.inbox(even.clone()).await.unwrap();
+    let page = store.inbox(even.clone()).await.unwrap().rows;
     record(store, vec![NewRow { source: "even".into(), ..row("d6", "low", 9) }]).await;
     let next = InboxQuery { before: Some(page[1].position), ..even };
     assert_eq!((page.len(), page[1].delivery.as_str()), (2, "d2"));
     assert_eq!(list(next).await, ["d0"]);
 }
 
+pub(crate) async fn a_search_that_may_look_at_little_goes_on_where_it_came_to(store: &dyn Store) {
+    for number in 0..9 {
+        let source = if number % 4 == 0 { "rare" } else { "common" };
+        record(store, vec![NewRow { source: source.into(), ..row(&format!("d{number}"), "k", number) }]).await;
+    }
+    let route = Some("books".to_owned());
+    let rare = InboxQuery { source: Some("rare".into()), state: Some(RowState::Waiting), route, ..inbox_query() };
+    for (look_at, limit) in [(1, 10), (2, 10), (3, 1), (9, 2), (10, 10)] {
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let piece = store.inbox(InboxQuery { look_at, limit, before, ..rare.clone() }).await.unwrap();
+            let full = piece.rows.last().filter(|_| piece.rows.len() == limit as usize).map(|row| row.position);
+            before = full.or(piece.searched_to.map(|place| place.position));
+            found.extend(piece.rows.into_iter().map(|row| row.delivery));
+            if before.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, ["d8", "d4", "d0"], "looking at {look_at}, {limit} at a time");
+    }
+}
+
 pub(crate) async fn s17_rows_of_another_organization_do_not_exist(store: &dyn Store) {
     let rival = organization("rival");
     let theirs = NewRow { organization: rival.clone(), body: Bytes::from_static(b"theirs"), ..row("d", "k", 1) };
     assert_eq!(record(store, vec![row("d", "k", 1), theirs, row("ours", "k", 2)]).await, [Stored; 3]);
-    let listed = store.inbox(InboxQuery { organization: rival.clone(), ..inbox_query() }).await.unwrap();
+    let listed = store.inbox(InboxQuery { organization: rival.clone(), ..inbox_query() }).await.unwrap().rows;
     assert_eq!(listed.len(), 1);
     let body = store.inbox_row(&rival, "receiptroller", "d").await.unwrap().unwrap().body;
     assert_eq!(body, "theirs");

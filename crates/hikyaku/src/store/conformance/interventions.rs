@@ -247,7 +247,7 @@ pub(crate) async fn t2_a_quarantined_row_is_kept_with_its_headers_and_has_no_eff
     let shown = detail(store, "q1").await;
     assert_eq!((shown.row.state, shown.row.reason.as_str()), (RowState::Quarantined, "its signature does not verify"));
     assert_eq!((&shown.body[..], &shown.headers[..], shown.effects.len()), (&b"0123456789"[..], &b"x: y\n"[..], 0));
-    let listed = store.inbox(InboxQuery { state: Some(RowState::Quarantined), ..inbox_query() }).await.unwrap();
+    let listed = store.inbox(InboxQuery { state: Some(RowState::Quarantined), ..inbox_query() }).await.unwrap().rows;
     assert_eq!(listed.len(), 1);
     assert!(claim_lanes(store, "a", 1000).await.is_empty());
     for act in [replay(&[("books", Dead)]), release(&["books"], "")] {
@@ -289,7 +289,7 @@ pub(crate) async fn t2_an_admitted_row_is_stored_under_its_own_id_once(store: &d
     assert!(store.inbox_row(&acme(), "receiptroller", "q1").await.unwrap().is_none());
     assert_eq!(deliveries(&claim_lane(store, "a", 9).await), ["sale-1"]);
     assert_eq!(intervene(store, "q2", admit("sale-1"), 10).await, Duplicate, "it came by itself since");
-    assert_eq!(store.inbox(inbox_query()).await.unwrap().len(), 1);
+    assert_eq!(store.inbox(inbox_query()).await.unwrap().rows.len(), 1);
     assert_eq!(intervene(store, "sale-1", admit("sale-2"), 11).await, Unfit(RowState::Waiting));
     for delivery in ["q3", "q4"] {
         assert_eq!(store.quarantine(suspect("shop", delivery)).await.unwrap(), QuarantineOutcome::Kept, "room again");

@@ -167,6 +167,7 @@ macro_rules! conformance_suite {
                 case20_a_row_without_routes_is_parked,
                 the_list_shows_what_was_recorded,
                 the_list_is_filtered_and_a_cursor_stays_right,
+                a_search_that_may_look_at_little_goes_on_where_it_came_to,
                 s17_rows_of_another_organization_do_not_exist;
             lanes:
                 c4_the_rows_of_a_lane_come_in_the_order_of_their_versions,

@@ -370,7 +370,7 @@ impl Pair<'_> {
             same("recovery", model, self.store.recovery(&key).await.unwrap())?;
         }
         let (from, to) = (Some(at(1)), Some(at(2)));
-        let query = MissedQuery { organization, webhook, from: None, to, after: None, limit: 2 };
+        let query = MissedQuery { organization, webhook, from: None, to, after: None, limit: 2, count_to: 3 };
         for query in [MissedQuery { from, to: None, ..query.clone() }, query] {
             let model = self.model.missed(query.clone()).await.unwrap();
             same("missed", model, self.store.missed(query).await.unwrap())?;
@@ -382,7 +382,7 @@ impl Pair<'_> {
 /// The inbox in full. Positions may differ from store to store, only their order counts.
 async fn inbox(store: &dyn Store, query: InboxQuery) -> Vec<InboxRowDetail> {
     let mut rows = Vec::new();
-    for row in store.inbox(query.clone()).await.unwrap() {
+    for row in store.inbox(query.clone()).await.unwrap().rows {
         let mut detail = store.inbox_row(&query.organization, &row.provider, &row.delivery).await.unwrap().unwrap();
         assert_eq!(format!("{row:?}"), format!("{:?}", detail.row));
         detail.row.position = RowPosition(0);

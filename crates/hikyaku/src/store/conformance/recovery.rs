@@ -36,7 +36,15 @@ pub(super) async fn missed_by_w(store: &dyn Store, events: &[(&str, i64)]) {
 }
 
 pub(super) fn query() -> MissedQuery {
-    MissedQuery { organization: acme(), webhook: webhook_id("w"), from: None, to: None, after: None, limit: 1000 }
+    MissedQuery {
+        organization: acme(),
+        webhook: webhook_id("w"),
+        from: None,
+        to: None,
+        after: None,
+        limit: 1000,
+        count_to: 1000,
+    }
 }
 
 pub(super) async fn missed(store: &dyn Store, query: MissedQuery) -> (Vec<String>, u64, u64) {
@@ -191,6 +199,8 @@ pub(crate) async fn r12_what_was_missed_or_exhausted_is_listed_oldest_first_with
     let page = store.missed(MissedQuery { limit: 2, ..query() }).await.unwrap();
     let after = page.entries.last().map(|entry| entry.position.clone());
     assert_eq!(missed(store, MissedQuery { after, ..query() }).await.0, ["m2 missed", "m3 missed"]);
+    let two = missed(store, MissedQuery { count_to: 2, ..query() }).await;
+    assert_eq!((two.0.len(), two.1, two.2), (4, 2, 1), "counting stops, the list does not");
     resend(store, "m1", "w", 5).await;
     resend(store, "x", "w", 5).await;
     assert_eq!(missed(store, query()).await.0, ["m2 missed", "m3 missed"], "what waits is not missed");

@@ -112,6 +112,7 @@ pub(crate) async fn what_is_held_is_kept_and_what_was_missed_goes(store: &dyn St
         to: None,
         after: None,
         limit: 10,
+        count_to: 10,
     };
     let missed = store.missed(query).await.unwrap();
     let events: Vec<_> = missed.entries.iter().map(|entry| entry.position.event.as_str()).collect();
@@ -187,7 +188,7 @@ pub(crate) async fn rows_are_dropped_in_steps_too(store: &dyn Store) {
     record(store, vec![row("waits", "k", 0)]).await;
     let steps = drop_before(store, ROWS, 8, 3).await;
     assert!(steps.len() >= 3 && steps.iter().all(|step| step.inbox_rows <= 3), "{steps:?}");
-    let left: Vec<_> = store.inbox(inbox_query()).await.unwrap().into_iter().map(|row| row.delivery).collect();
+    let left: Vec<_> = store.inbox(inbox_query()).await.unwrap().rows.into_iter().map(|row| row.delivery).collect();
     assert_eq!(left, ["waits", "d8"]);
 }
 
@@ -197,7 +198,7 @@ pub(crate) async fn c7_t5_an_id_is_known_longer_than_its_row_where_it_should_be(
     }
     let steps = drop_keeping_ids(store, ROWS, 100, 2, 100).await;
     assert_eq!(steps, [Dropped { inbox_rows: 3, ..Dropped::default() }]);
-    assert!(store.inbox(inbox_query()).await.unwrap().is_empty(), "the rows are gone with their bodies");
+    assert!(store.inbox(inbox_query()).await.unwrap().rows.is_empty(), "the rows are gone with their bodies");
     let other = |provider: &str, id: &str| NewRow { provider: provider.into(), ..row(id, id, 0) };
     for (new, expected) in [
         (row("young", "k", 0), Duplicate),

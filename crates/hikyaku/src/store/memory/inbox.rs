@@ -9,9 +9,9 @@ use hikyaku_core::ordering::Version;
 use jiff::Timestamp;
 
 use crate::store::{
-    ClaimedLane, EFFECT_INTERRUPTED, EffectState, EffectView, EndedRow, FinishLane, FinishOutcome, InboxPlace,
+    ClaimedLane, EFFECT_INTERRUPTED, EffectState, EffectView, EndedRow, FinishLane, FinishOutcome, Found, InboxPlace,
     InboxQuery, InboxRowDetail, InboxRowView, LaneClaim, LaneClaims, LaneKey, NewRow, RecordOutcome, RetryRow,
-    RowPosition, RowState, VersionPlace, WorkRow,
+    RowPlace, RowPosition, RowState, VersionPlace, WorkRow,
 };
 
 /// Organization, provider and the provider's id.
@@ -215,7 +215,7 @@ impl Inbox {
         FinishOutcome::Applied { switched_off: false }
     }
 
-    pub(super) fn list(&self, query: &InboxQuery) -> Vec<InboxRowView> {
+    pub(super) fn list(&self, query: &InboxQuery) -> Found<InboxRowView, RowPlace> {
         let wanted = |row: &InboxRowView| {
             query.source.as_ref().is_none_or(|source| *source == row.source)
                 && query.state.is_none_or(|state| state == row.state)
@@ -229,7 +229,7 @@ impl Inbox {
         let mut rows: Vec<_> = meant.map(Row::view).filter(wanted).collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.position));
         rows.truncate(query.limit as usize);
-        rows
+        Found { rows, searched_to: None }
     }
 
     pub(super) fn detail(

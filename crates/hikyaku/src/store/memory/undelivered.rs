@@ -55,7 +55,10 @@ impl Deliveries {
     pub(super) fn missed(&self, query: MissedQuery) -> MissedEvents {
         let webhook = (query.organization, query.webhook);
         let entries = self.undelivered(&webhook, Which::All, query.from, query.to);
-        let count = |kind| entries.iter().filter(|entry| entry.kind == kind).count() as u64;
+        let count = |kind| {
+            let count = entries.iter().filter(|entry| entry.kind == kind).count() as u64;
+            count.min(query.count_to.into())
+        };
         let (missed, exhausted) = (count(UndeliveredKind::Missed), count(UndeliveredKind::Exhausted));
         let page = entries.into_iter().filter(|entry| query.after.as_ref().is_none_or(|after| entry.position > *after));
         MissedEvents { entries: page.take(query.limit as usize).collect(), missed, exhausted }

@@ -146,6 +146,25 @@ pub struct InboxQuery {
     pub before: Option<RowPosition>,
     /// At most so many.
     pub limit: u32,
+    /// How many rows may be looked at, at least 1: see [`Found::searched_to`](super::Found::searched_to).
+    pub look_at: u32,
+}
+
+impl InboxQuery {
+    /// The newest rows of an organization, all of them looked at that it takes.
+    pub fn newest(organization: OrganizationId, limit: u32) -> Self {
+        let (source, state, key, route, before) = Default::default();
+        Self { organization, source, state, key, route, before, limit, look_at: u32::MAX }
+    }
+}
+
+/// How far a search of the inbox came: a row's place, and when it was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowPlace {
+    /// The place.
+    pub position: RowPosition,
+    /// When the row there was received.
+    pub received_at: Timestamp,
 }
 
 /// A row's place in the inbox, newest first: its number, which the store gives in rising order.

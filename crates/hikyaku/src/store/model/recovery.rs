@@ -110,6 +110,8 @@ pub struct MissedQuery {
     pub after: Option<MissedPosition>,
     /// At most so many; the counts are of all.
     pub limit: u32,
+    /// Counting stops here, for each of the counts.
+    pub count_to: u32,
 }
 
 /// An event's place in the list, oldest first: by its timestamp, then by its id.

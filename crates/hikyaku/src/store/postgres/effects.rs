@@ -14,24 +14,29 @@ use crate::store::{EffectState, EndedRow, FinishLane, FinishOutcome, LaneKey, Re
 
 const RELEASE: &str = "UPDATE lanes l SET owner = NULL, begun = NULL, taken_to = NULL, due_at = a.due_at
     FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::BIGINT[], $7::BIGINT[]) WITH ORDINALITY
-        a (organization, route, provider, lane, owner, claim, due_at, n)
-    WHERE l.organization = a.organization AND l.route = a.route AND l.provider = a.provider AND l.lane = a.lane
+            a (organization, route, provider, lane, owner, claim, due_at, n),
+        LATERAL (SELECT ctid AS tuple FROM lanes l
+            WHERE l.organization = a.organization AND l.route = a.route AND l.provider = a.provider AND l.lane = a.lane LIMIT 1) found
+    WHERE l.ctid = found.tuple
         AND l.owner = a.owner AND l.claim = a.claim
     RETURNING a.n";
 /// Two lanes that hold work of one delivery end it one after the other, so that the second sees what the first did.
 const LOCK_ROWS: &str = "SELECT
     FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[]) a (organization, route, provider, lane, delivery)
-    JOIN work w ON w.organization = a.organization AND w.provider = a.provider AND w.delivery = a.delivery
-        AND w.route = a.route AND w.lane = a.lane
+    CROSS JOIN LATERAL (SELECT w.organization, w.due_since, w.position FROM work w
+            WHERE w.organization COLLATE \"POSIX\" = a.organization AND w.provider COLLATE \"POSIX\" = a.provider
+                AND w.delivery COLLATE \"POSIX\" = a.delivery AND w.route COLLATE \"POSIX\" = a.route AND w.lane = a.lane LIMIT 1) w
     JOIN inbox_rows r ON r.organization = w.organization AND r.due_since = w.due_since AND r.position = w.position
     ORDER BY r.organization, r.due_since, r.position FOR UPDATE OF r";
 /// A row that does not wait in this lane is left as it is.
 const END: &str = "WITH gone AS (
         DELETE FROM work w
         USING UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::TEXT[], $7::BIGINT[], $8::TEXT[],
-            $9::BIGINT[]) a (organization, route, provider, lane, delivery, state, failures, detail, ended_at)
-        WHERE w.organization = a.organization AND w.provider = a.provider AND w.delivery = a.delivery
-            AND w.route = a.route AND w.lane = a.lane
+                $9::BIGINT[]) a (organization, route, provider, lane, delivery, state, failures, detail, ended_at),
+            LATERAL (SELECT ctid AS tuple FROM work w
+                WHERE w.organization COLLATE \"POSIX\" = a.organization AND w.provider COLLATE \"POSIX\" = a.provider
+                    AND w.delivery COLLATE \"POSIX\" = a.delivery AND w.route COLLATE \"POSIX\" = a.route AND w.lane = a.lane LIMIT 1) found
+        WHERE w.ctid = found.tuple
         RETURNING w.organization, w.provider, w.delivery, w.due_since, w.position, w.route, a.state, a.failures,
             a.detail, a.ended_at),
     kept AS (
@@ -41,9 +46,11 @@ const END: &str = "WITH gone AS (
 const RETRY: &str =
     "UPDATE work w SET failures = a.failures, error = CASE a.error WHEN '' THEN w.error ELSE a.error END
     FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::BIGINT[], $7::TEXT[])
-        a (organization, route, provider, lane, delivery, failures, error)
-    WHERE w.organization = a.organization AND w.provider = a.provider AND w.delivery = a.delivery AND w.route = a.route
-        AND w.lane = a.lane";
+            a (organization, route, provider, lane, delivery, failures, error),
+        LATERAL (SELECT ctid AS tuple FROM work w
+            WHERE w.organization COLLATE \"POSIX\" = a.organization AND w.provider COLLATE \"POSIX\" = a.provider
+                AND w.delivery COLLATE \"POSIX\" = a.delivery AND w.route COLLATE \"POSIX\" = a.route AND w.lane = a.lane LIMIT 1) found
+    WHERE w.ctid = found.tuple";
 /// An older version than is remembered changes nothing (C4).
 const APPLY: &str = "INSERT INTO applied (organization, route, provider, lane, micros, rank, event, applied_at)
     SELECT * FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::BIGINT[], $6::BIGINT[], $7::TEXT[], $8::BIGINT[])
@@ -55,8 +62,10 @@ const STATES: &str = "SELECT a.n, e.state
     JOIN effects e ON e.organization = a.organization AND e.due_since = a.due_since AND e.position = a.position
     UNION ALL
     SELECT a.n, 'waiting' FROM UNNEST($1::TEXT[], $4::TEXT[], $5::TEXT[]) WITH ORDINALITY
-        a (organization, provider, delivery, n)
-    JOIN work w ON w.organization = a.organization AND w.provider = a.provider AND w.delivery = a.delivery";
+            a (organization, provider, delivery, n),
+        LATERAL (SELECT FROM work w
+            WHERE w.organization COLLATE \"POSIX\" = a.organization AND w.provider COLLATE \"POSIX\" = a.provider
+                AND w.delivery COLLATE \"POSIX\" = a.delivery LIMIT 1) w";
 const SET_STATES: &str = "UPDATE inbox_rows r SET state = a.state
     FROM UNNEST($1::TEXT[], $2::BIGINT[], $3::BIGINT[], $4::TEXT[]) a (organization, due_since, position, state)
     WHERE r.organization = a.organization AND r.due_since = a.due_since AND r.position = a.position";

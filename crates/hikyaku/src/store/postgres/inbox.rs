@@ -12,8 +12,8 @@ use super::lanes::{self, LaneColumns, NewWork};
 use super::quarantine;
 use super::transaction::{Parameters, Transaction};
 use crate::store::{
-    EffectState, EffectView, InboxQuery, InboxRowDetail, InboxRowView, LaneKey, NewRow, RecordOutcome, RowPosition,
-    RowState, StoreError,
+    EffectState, EffectView, Found, InboxQuery, InboxRowDetail, InboxRowView, LaneKey, NewRow, RecordOutcome, RowPlace,
+    RowPosition, RowState, StoreError,
 };
 
 /// Most bytes of bodies in one statement, but for a single body that is larger.
@@ -39,29 +39,31 @@ const INSERT_WORK: &str = "INSERT INTO work
     SELECT a.*, 0, '' FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::BIGINT[], $6::BIGINT[], $7::TEXT[],
         $8::TEXT[], $9::BIGINT[], $10::BIGINT[]) a";
 
-/// The list by each of its indexes. What else a query asks for is looked for among the rows that the index gives.
+/// The list by each of its indexes. What else a query asks for is looked for among the rows that the index gives, no more
+/// of them than may be looked at; the last of these comes too, whether it is meant or not.
 macro_rules! list {
     ($filter:literal) => {
         concat!(
-            "SELECT r.position, r.provider, r.source, r.delivery, r.type, r.key, r.micros, r.received_at, r.state, r.reason
-    FROM inbox_rows r WHERE r.organization = $1 AND ",
+            "SELECT * FROM (SELECT r.position, r.provider, r.source, r.delivery, r.type, r.key, r.micros, r.received_at,
+            r.state, r.reason, r.n,
+            ($3::TEXT IS NULL OR r.state = $3) AND ($4::TEXT IS NULL OR r.source = $4) AND ($7::TEXT IS NULL
+                OR EXISTS (SELECT FROM effects e WHERE e.organization = $1 AND e.due_since = r.due_since
+                    AND e.position = r.position AND e.route = $7 AND ($3 IS NULL OR e.state = $3))
+                OR (($3 IS NULL OR $3 = 'waiting') AND EXISTS (SELECT FROM work w WHERE w.organization COLLATE \"POSIX\" = $1
+                    AND w.provider COLLATE \"POSIX\" = r.provider AND w.delivery COLLATE \"POSIX\" = r.delivery
+                    AND w.route COLLATE \"POSIX\" = $7))) AS meant
+        FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY position DESC) AS n FROM inbox_rows
+            WHERE organization = $1 AND ",
             $filter,
-            " AND r.position < $5 AND ($7::TEXT IS NULL
-        OR EXISTS (SELECT FROM effects e WHERE e.organization = $1 AND e.due_since = r.due_since
-            AND e.position = r.position AND e.route = $7 AND ($3 IS NULL OR e.state = $3))
-        OR (($3 IS NULL OR $3 = 'waiting') AND EXISTS (SELECT FROM work w WHERE w.organization = $1
-            AND w.provider = r.provider AND w.delivery = r.delivery AND w.route = $7)))
-    ORDER BY r.position DESC LIMIT $6"
+            " AND position < $5 ORDER BY position DESC LIMIT $8) r) r
+    WHERE meant OR n = $8 ORDER BY position DESC LIMIT $6"
         )
     };
 }
-pub(super) const LIST_OF_KEY: &str =
-    list!("r.key = $2::TEXT AND ($3::TEXT IS NULL OR r.state = $3) AND ($4::TEXT IS NULL OR r.source = $4)");
-pub(super) const LIST_OF_STATE: &str =
-    list!("$2::TEXT IS NULL AND r.state = $3::TEXT AND ($4::TEXT IS NULL OR r.source = $4)");
-pub(super) const LIST_OF_SOURCE: &str =
-    list!("$2::TEXT IS NULL AND ($3::TEXT IS NULL OR r.state = $3) AND r.source = $4::TEXT");
-pub(super) const LIST: &str = list!("$2::TEXT IS NULL AND $3::TEXT IS NULL AND $4::TEXT IS NULL");
+pub(super) const LIST_OF_KEY: &str = list!("key = $2::TEXT");
+pub(super) const LIST_OF_STATE: &str = list!("$2::TEXT IS NULL AND state = $3");
+pub(super) const LIST_OF_SOURCE: &str = list!("$2::TEXT IS NULL AND source = $4");
+pub(super) const LIST: &str = list!("$2::TEXT IS NULL");
 const ROW: &str = "SELECT r.position, r.provider, r.source, r.delivery, r.type, r.key, r.micros, r.received_at, r.state,
         r.reason, r.due_since, b.body
     FROM inbox_ids i
@@ -72,9 +74,9 @@ const EFFECTS: &str = "SELECT route, state, failures, detail, ended_at FROM effe
     WHERE organization = $1 AND due_since = $2 AND position = $3";
 /// The lane's time stands only while nobody holds it.
 const WAITING_EFFECTS: &str = "SELECT w.route, w.failures, w.error, l.due_at
-    FROM work w LEFT JOIN lanes l ON l.organization = w.organization AND l.route = w.route AND l.provider = w.provider
-        AND l.lane = w.lane AND l.owner IS NULL
-    WHERE w.organization = $1 AND w.provider = $2 AND w.delivery = $3";
+    FROM work w LEFT JOIN LATERAL (SELECT due_at FROM lanes l WHERE l.organization = w.organization AND l.route = w.route
+            AND l.provider = w.provider AND l.lane = w.lane AND l.owner IS NULL LIMIT 1) l ON TRUE
+    WHERE w.organization COLLATE \"POSIX\" = $1 AND w.provider COLLATE \"POSIX\" = $2 AND w.delivery COLLATE \"POSIX\" = $3";
 
 /// The statements of this file.
 #[cfg(test)]
@@ -232,15 +234,30 @@ pub(super) async fn insert_work(transaction: &Transaction<'_>, work: &[NewWork<'
 }
 
 /// A page of the inbox, newest first.
-pub(super) async fn list(transaction: &Transaction<'_>, query: &InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {
-    let InboxQuery { organization, source, state, key, route, before, limit } = query;
+pub(super) async fn list(
+    transaction: &Transaction<'_>,
+    query: &InboxQuery,
+) -> Result<Found<InboxRowView, RowPlace>, StoreError> {
+    let InboxQuery { organization, source, state, key, route, before, limit, look_at } = query;
     let organization = organization.as_str();
     let [key, source, route] = [key, source, route].map(|asked| asked.as_deref().map(text));
     let state = state.map(RowState::as_str);
     let before = before.map_or(i64::MAX, |before| before.0);
-    let limit = i64::from(*limit);
-    let parameters: [&(dyn ToSql + Sync); 7] = [&organization, &key, &state, &source, &before, &limit, &route];
-    transaction.query(statement(query), &parameters).await?.iter().map(view).collect()
+    let (limit, look_at) = (i64::from(*limit), i64::from(*look_at));
+    let parameters: [&(dyn ToSql + Sync); 8] =
+        [&organization, &key, &state, &source, &before, &limit, &route, &look_at];
+    let mut found = Found { rows: Vec::new(), searched_to: None };
+    for row in transaction.query(statement(query), &parameters).await? {
+        let view = view(&row)?;
+        let (number, is_meant): (i64, bool) = (row.try_get(10)?, row.try_get(11)?);
+        if number == look_at {
+            found.searched_to = Some(RowPlace { position: view.position, received_at: view.received_at });
+        }
+        if is_meant {
+            found.rows.push(view);
+        }
+    }
+    Ok(found)
 }
 
 /// The statement whose index leaves the fewest rows to look at: a key has few, and nearly all rows end as done.

@@ -21,7 +21,9 @@ const LOCK_IDS: &str = "SELECT FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[]) a
     ORDER BY i.organization, i.provider, i.delivery FOR UPDATE OF i";
 const LANES: &str = "SELECT w.organization, w.route, w.provider, w.lane
     FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[]) a (organization, provider, delivery)
-    JOIN work w ON w.organization = a.organization AND w.provider = a.provider AND w.delivery = a.delivery";
+    CROSS JOIN LATERAL (SELECT * FROM work w
+            WHERE w.organization COLLATE \"POSIX\" = a.organization AND w.provider COLLATE \"POSIX\" = a.provider
+                AND w.delivery COLLATE \"POSIX\" = a.delivery OFFSET 0) w";
 const LOCK_ROWS: &str = "SELECT FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[]) a (organization, provider, delivery)
     JOIN inbox_ids i ON i.organization = a.organization AND i.provider = a.provider AND i.delivery = a.delivery
     JOIN inbox_rows r ON r.organization = i.organization AND r.due_since = i.due_since AND r.position = i.position
@@ -40,27 +42,31 @@ const MOVE_BODY: &str = "UPDATE inbox_bodies SET due_since = $4
 const MOVE_EFFECTS: &str = "UPDATE effects SET due_since = $4
     WHERE organization = $1 AND due_since = $2 AND position = $3";
 const MOVE_ID: &str = "UPDATE inbox_ids SET due_since = $4 WHERE organization = $1 AND provider = $2 AND delivery = $3";
-const MOVE_WORK: &str = "UPDATE work SET due_since = $4 WHERE organization = $1 AND provider = $2 AND delivery = $3";
+const MOVE_WORK: &str = "UPDATE work SET due_since = $4
+    WHERE organization COLLATE \"POSIX\" = $1 AND provider COLLATE \"POSIX\" = $2 AND delivery COLLATE \"POSIX\" = $3";
 const EXPLAIN: &str = "UPDATE inbox_rows SET state = $4, reason = $5
     WHERE organization = $1 AND due_since = $2 AND position = $3";
 /// A row's work, and whether somebody may be making it take effect: whether it is one of those that a lease which lasts
 /// was taken for.
 const WAITING: &str = "SELECT w.route, w.failures, l.owner IS NOT NULL AND l.due_at > $5
-        AND EXISTS (SELECT FROM work f
-            WHERE f.organization = l.organization AND f.provider = l.provider AND f.delivery = l.begun AND f.route = l.route
-                AND (w.micros, w.rank, w.event, w.delivery) >= (f.micros, f.rank, f.event, f.delivery))
-        AND EXISTS (SELECT FROM work t
-            WHERE t.organization = l.organization AND t.provider = l.provider AND t.delivery = l.taken_to AND t.route = l.route
-                AND (w.micros, w.rank, w.event, w.delivery) <= (t.micros, t.rank, t.event, t.delivery))
-    FROM work w JOIN lanes l ON l.organization = w.organization AND l.route = w.route AND l.provider = w.provider
-        AND l.lane = w.lane
-    WHERE w.organization = $1 AND w.provider = $2 AND w.delivery = $3 AND ($4::TEXT IS NULL OR w.route = $4)
-    ORDER BY w.route";
+        AND COALESCE((SELECT (w.micros, w.rank, w.event, w.delivery) >= (f.micros, f.rank, f.event, f.delivery) FROM work f
+            WHERE f.organization COLLATE \"POSIX\" = l.organization AND f.provider COLLATE \"POSIX\" = l.provider
+                AND f.delivery COLLATE \"POSIX\" = l.begun AND f.route COLLATE \"POSIX\" = l.route LIMIT 1), FALSE)
+        AND COALESCE((SELECT (w.micros, w.rank, w.event, w.delivery) <= (t.micros, t.rank, t.event, t.delivery) FROM work t
+            WHERE t.organization COLLATE \"POSIX\" = l.organization AND t.provider COLLATE \"POSIX\" = l.provider
+                AND t.delivery COLLATE \"POSIX\" = l.taken_to AND t.route COLLATE \"POSIX\" = l.route LIMIT 1), FALSE)
+    FROM work w CROSS JOIN LATERAL (SELECT * FROM lanes l WHERE l.organization = w.organization AND l.route = w.route
+            AND l.provider = w.provider AND l.lane = w.lane LIMIT 1) l
+    WHERE w.organization COLLATE \"POSIX\" = $1 AND w.provider COLLATE \"POSIX\" = $2 AND w.delivery COLLATE \"POSIX\" = $3
+        AND ($4::TEXT IS NULL OR w.route = $4)
+    ORDER BY w.route COLLATE \"POSIX\"";
 /// A lease that has ended is taken from whoever had it: what they still write of the lane is refused. One that lasts was
 /// taken for other rows, and stays.
 const FREE: &str = "UPDATE lanes l SET owner = NULL, due_at = LEAST(l.due_at, $5)
-    FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[]) a (organization, route, provider, lane)
-    WHERE l.organization = a.organization AND l.route = a.route AND l.provider = a.provider AND l.lane = a.lane
+    FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[]) a (organization, route, provider, lane),
+        LATERAL (SELECT ctid AS tuple FROM lanes l
+            WHERE l.organization = a.organization AND l.route = a.route AND l.provider = a.provider AND l.lane = a.lane LIMIT 1) found
+    WHERE l.ctid = found.tuple
         AND (l.owner IS NULL OR l.due_at <= $5)";
 const DISCARD_DEAD: &str = "UPDATE effects SET state = 'discarded', detail = $5, ended_at = $6
     WHERE organization = $1 AND due_since = $2 AND position = $3 AND state = 'dead' AND ($4::TEXT IS NULL OR route = $4)";

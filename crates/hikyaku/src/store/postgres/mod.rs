@@ -57,8 +57,8 @@ use super::{
     Dropped, Due, DutyClaim, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView,
     Intervened, Intervention, KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery,
     MissedEvents, MissedQuery, NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey,
-    ReconcileState, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store,
-    StoreError, TimedKey, TimedKeysQuery, TokenQuery, Upkeep, WebhookChange,
+    ReconcileState, RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, RowPlace,
+    Store, StoreError, TimedKey, TimedKeysQuery, TokenQuery, Upkeep, WebhookChange,
 };
 #[cfg(test)]
 pub(super) use copy::LAYOUTS as COPY_LAYOUTS;
@@ -78,7 +78,7 @@ pub struct PostgresStore {
     days: Arc<Days>,
     /// Where due deliveries are looked for, and due lanes.
     deliveries: claim::Memory,
-    lanes: lanes::Memory,
+    lanes: lanes::due::Memory,
     nudges: Nudges,
 }
 
@@ -151,7 +151,7 @@ impl Store for PostgresStore {
     }
 
     async fn claim_lanes(&self, claim: LaneClaim) -> Result<LaneClaims, StoreError> {
-        lanes::take_due(&self.db, &self.lanes, claim).await
+        lanes::due::take_due(&self.db, &self.lanes, claim).await
     }
 
     async fn resend(&self, key: &DeliveryKey, due_at: Timestamp) -> Result<ResendOutcome, StoreError> {
@@ -219,7 +219,7 @@ impl Store for PostgresStore {
         self.make_days([now, tomorrow]).await
     }
 
-    async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {
+    async fn inbox(&self, query: InboxQuery) -> Result<Found<InboxRowView, RowPlace>, StoreError> {
         self.db.read(query, |transaction, query| Box::pin(inbox::list(transaction, query))).await
     }
 

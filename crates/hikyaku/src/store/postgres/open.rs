@@ -164,7 +164,14 @@ impl PostgresStore {
                 .map_err(away)?
                 .map_err(|source| OpenError::Sealed { url: target.shown.clone(), source })?;
         }
-        Ok(Self { db, webhooks, days, deliveries: claim::Memory::default(), lanes: lanes::Memory::default(), nudges })
+        Ok(Self {
+            db,
+            webhooks,
+            days,
+            deliveries: claim::Memory::default(),
+            lanes: lanes::due::Memory::default(),
+            nudges,
+        })
     }
 }
 

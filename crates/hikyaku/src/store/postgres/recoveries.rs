@@ -37,8 +37,8 @@ const RUNNING: &str = "SELECT organization, webhook, id, which, to_at, position_
     WHERE state = 'running' AND (organization, webhook, id) > ($1, $2, $3)
     ORDER BY organization, webhook, id LIMIT $4 FOR UPDATE SKIP LOCKED";
 const DUE: &str = "SELECT COUNT(*) FROM
-    (SELECT 1 FROM waiting WHERE organization = $1 AND webhook = $2 AND due_at <= $3
-        ORDER BY due_at, event LIMIT $4) due";
+    (SELECT 1 FROM waiting WHERE organization COLLATE \"POSIX\" = $1 AND webhook COLLATE \"POSIX\" = $2 AND due_at <= $3
+        ORDER BY due_at LIMIT $4) due";
 const ADVANCE: &str = "UPDATE recoveries
     SET recovered = recovered + $4, total = GREATEST(total, recovered + $4), position_at = $5, position_event = $6,
         state = $7
@@ -95,7 +95,7 @@ async fn total(
     let mut total = 0;
     for kind in which.kinds() {
         let whose = [organization.as_str(), webhook.as_str()];
-        total += count(transaction, whose, *kind, period.0, period.1).await?;
+        total += count(transaction, whose, *kind, period, i64::MAX).await?;
     }
     Ok(total)
 }

@@ -23,9 +23,9 @@ const TAKE_FIRST: &str = "SELECT organization, webhook, removed_at FROM removals
 const FORGET: &str = "DELETE FROM removals WHERE organization = $1 AND webhook = $2";
 const CANCEL_WAITING: &str = "WITH stopped AS (
         DELETE FROM waiting w USING (
-            SELECT event FROM waiting WHERE organization = $1 AND webhook = $2
-            ORDER BY due_at, event LIMIT $4 FOR UPDATE) k
-        WHERE w.organization = $1 AND w.event = k.event AND w.webhook = $2
+            SELECT ctid AS tuple FROM waiting WHERE organization COLLATE \"POSIX\" = $1 AND webhook COLLATE \"POSIX\" = $2
+            ORDER BY due_at LIMIT $4 FOR UPDATE) k
+        WHERE w.ctid = k.tuple
         RETURNING w.event, w.created_at, w.run)
     INSERT INTO deliveries (organization, event, webhook, created_at, state, reason, ended_at, run)
     SELECT $1::TEXT, event, $2::TEXT, created_at, 'cancelled', 'webhookDeleted', $3::BIGINT, run FROM stopped";

@@ -44,16 +44,18 @@ const GO_ON: &str = "WITH last AS (
         DELETE FROM deliveries WHERE organization = $1 AND webhook = $2 AND event = ANY($3)
             AND created_at = ANY($4) AND created_at BETWEEN $5 AND $6
         RETURNING event, run)
-    UPDATE waiting w SET run = last.run + 1 FROM last
-    WHERE w.organization = $1 AND w.event = last.event AND w.webhook = $2";
+    UPDATE waiting w SET run = last.run + 1 FROM last,
+        LATERAL (SELECT ctid AS tuple FROM waiting w
+            WHERE w.organization = $1 AND w.event = last.event AND w.webhook = $2 LIMIT 1) found
+    WHERE w.ctid = found.tuple";
 const OF_EVENT: &str = "SELECT webhook, kind, off_since, off_event FROM undelivered
     WHERE organization = $1 AND event = $2 ORDER BY webhook";
 const OLDEST: &str = "SELECT event, timestamp, type, kind, created_at FROM undelivered
     WHERE organization = $1 AND webhook = $2 AND kind = $3
         AND (timestamp, event) > ($4, $5) AND timestamp < $6
     ORDER BY timestamp, event LIMIT $7";
-const COUNT: &str = "SELECT COUNT(*) FROM undelivered
-    WHERE organization = $1 AND webhook = $2 AND kind = $3 AND timestamp >= $4 AND timestamp < $5";
+const COUNT: &str = "SELECT COUNT(*) FROM (SELECT FROM undelivered
+    WHERE organization = $1 AND webhook = $2 AND kind = $3 AND timestamp >= $4 AND timestamp < $5 LIMIT $6) u";
 
 /// The statements of this file.
 #[cfg(test)]
@@ -181,12 +183,12 @@ fn missed_by(row: &Row) -> Result<Missed, StoreError> {
 
 /// A page of what a webhook missed and what was exhausted, with the counts of the period.
 pub(super) async fn missed(transaction: &Transaction<'_>, query: &MissedQuery) -> Result<MissedEvents, StoreError> {
-    let MissedQuery { from, to, after, limit, .. } = query;
+    let MissedQuery { from, to, after, limit, count_to, .. } = query;
     let webhook = [query.organization.as_str(), query.webhook.as_str()];
     let position = after.as_ref().map_or((start(*from), ""), position);
     let found = oldest(transaction, webhook, Which::All, position, *to, *limit).await?;
-    let missed = count(transaction, webhook, UndeliveredKind::Missed, *from, *to).await?;
-    let exhausted = count(transaction, webhook, UndeliveredKind::Exhausted, *from, *to).await?;
+    let count = |kind| count(transaction, webhook, kind, (*from, *to), (*count_to).into());
+    let (missed, exhausted) = (count(UndeliveredKind::Missed).await?, count(UndeliveredKind::Exhausted).await?);
     Ok(MissedEvents { entries: found.into_iter().map(|found| found.entry).collect(), missed, exhausted })
 }
 
@@ -243,15 +245,15 @@ fn undelivered(row: &Row) -> Result<Undelivered, StoreError> {
     Ok(Undelivered { entry: MissedEntry { position, event_type, kind }, created_at: row.try_get(4)? })
 }
 
-/// How many events of a kind there are in a period.
+/// How many events of a kind there are in a period; counting stops at `most`.
 pub(super) async fn count(
     transaction: &Transaction<'_>,
     [organization, webhook]: [&str; 2],
     kind: UndeliveredKind,
-    from: Option<Timestamp>,
-    to: Option<Timestamp>,
+    (from, to): (Option<Timestamp>, Option<Timestamp>),
+    most: i64,
 ) -> Result<u64, StoreError> {
     let (from, to) = (start(from), to.map_or(i64::MAX, millis));
-    let row = transaction.one(COUNT, &[&organization, &webhook, &kind.as_str(), &from, &to]).await?;
+    let row = transaction.one(COUNT, &[&organization, &webhook, &kind.as_str(), &from, &to, &most]).await?;
     columns::number(&row, 0)
 }

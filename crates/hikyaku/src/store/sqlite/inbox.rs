@@ -11,8 +11,8 @@ use super::columns::{self, millis, sound};
 use super::quarantine;
 use super::writer::Transaction;
 use crate::store::{
-    EffectState, EffectView, InboxQuery, InboxRowDetail, InboxRowView, LaneKey, NewRow, RecordOutcome, RowPosition,
-    RowState, StoreError,
+    EffectState, EffectView, Found, InboxQuery, InboxRowDetail, InboxRowView, LaneKey, NewRow, RecordOutcome, RowPlace,
+    RowPosition, RowState, StoreError,
 };
 
 const INSERT_ROW: &str = "INSERT INTO inbox_rows (organization, provider, delivery, source, type, key, micros, rank,
@@ -30,27 +30,28 @@ const INSERT_WORK: &str = "INSERT INTO work
 const OPEN_LANE: &str = "INSERT INTO lanes (organization, route, provider, lane, due_at, owner, claim)
     VALUES (?1, ?2, ?3, ?4, ?5, NULL, 0) ON CONFLICT (organization, route, provider, lane) DO NOTHING";
 
-/// The list by each of its indexes. What else a query asks for is looked for among the rows that the index gives.
+/// The list by each of its indexes, and of each row whether it is all that is asked for. No more rows are looked at than
+/// are taken out of the statement.
 macro_rules! list {
     ($filter:literal) => {
         concat!(
-            "SELECT position, provider, source, delivery, type, key, micros, received_at, state, reason
-    FROM inbox_rows WHERE organization = ?1 AND ",
+            "SELECT position, provider, source, delivery, type, key, micros, received_at, state, reason,
+        (?3 IS NULL OR state = ?3) AND (?4 IS NULL OR source = ?4) AND (?6 IS NULL
+            OR EXISTS (SELECT 1 FROM effects e WHERE e.organization = ?1 AND e.provider = inbox_rows.provider
+                AND e.delivery = inbox_rows.delivery AND e.route = ?6 AND (?3 IS NULL OR e.state = ?3))
+            OR ((?3 IS NULL OR ?3 = 'waiting') AND EXISTS (SELECT 1 FROM work w INDEXED BY work_row
+                WHERE w.organization = ?1 AND w.provider = inbox_rows.provider AND w.delivery = inbox_rows.delivery
+                AND w.route = ?6)))
+    FROM inbox_rows WHERE organization = ?1",
             $filter,
-            " AND position < ?5 AND (?7 IS NULL
-        OR EXISTS (SELECT 1 FROM effects e WHERE e.organization = ?1 AND e.provider = inbox_rows.provider
-            AND e.delivery = inbox_rows.delivery AND e.route = ?7 AND (?3 IS NULL OR e.state = ?3))
-        OR ((?3 IS NULL OR ?3 = 'waiting') AND EXISTS (SELECT 1 FROM work w INDEXED BY work_row
-            WHERE w.organization = ?1 AND w.provider = inbox_rows.provider AND w.delivery = inbox_rows.delivery
-            AND w.route = ?7)))
-    ORDER BY position DESC LIMIT ?6"
+            " AND position < ?5 ORDER BY position DESC"
         )
     };
 }
-const LIST_OF_KEY: &str = list!("key = ?2 AND (?3 IS NULL OR state = ?3) AND (?4 IS NULL OR source = ?4)");
-const LIST_OF_STATE: &str = list!("?2 IS NULL AND state = ?3 AND (?4 IS NULL OR source = ?4)");
-const LIST_OF_SOURCE: &str = list!("?2 IS NULL AND (?3 IS NULL OR state = ?3) AND source = ?4");
-const LIST: &str = list!("?2 IS NULL AND ?3 IS NULL AND ?4 IS NULL");
+const LIST_OF_KEY: &str = list!(" AND key = ?2");
+const LIST_OF_STATE: &str = list!(" AND state = ?3");
+const LIST_OF_SOURCE: &str = list!(" AND source = ?4");
+const LIST: &str = list!("");
 const ROW: &str = "SELECT position, provider, source, delivery, type, key, micros, received_at, state, reason
     FROM inbox_rows WHERE organization = ?1 AND provider = ?2 AND delivery = ?3";
 const BODY: &str = "SELECT body FROM inbox_bodies WHERE position = ?1";
@@ -152,18 +153,32 @@ pub(super) fn add_work(
 }
 
 /// A page of the inbox, newest first.
-pub(super) fn list(db: &Connection, query: &InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {
+pub(super) fn list(db: &Connection, query: &InboxQuery) -> Result<Found<InboxRowView, RowPlace>, StoreError> {
     let mut statement = statement(db, query)?;
     let before = query.before.map_or(i64::MAX, |before| before.0);
     let state = query.state.map(RowState::as_str);
     let organization = query.organization.as_str();
-    let InboxQuery { key, source, route, limit, .. } = query;
-    let mut rows = statement.query(params![organization, key, state, source, before, limit, route])?;
-    let mut views = Vec::new();
-    while let Some(row) = rows.next()? {
-        views.push(view(row)?);
+    let InboxQuery { key, source, route, .. } = query;
+    let mut rows = statement.query(params![organization, key, state, source, before, route])?;
+    let mut found = Found { rows: Vec::new(), searched_to: None };
+    let mut looked_at = 0;
+    while found.rows.len() < query.limit as usize
+        && let Some(row) = rows.next()?
+    {
+        if row.get(10)? {
+            found.rows.push(view(row)?);
+        }
+        looked_at += 1;
+        if looked_at == query.look_at {
+            found.searched_to = Some(place(row)?);
+            break;
+        }
     }
-    Ok(views)
+    Ok(found)
+}
+
+fn place(row: &Row<'_>) -> Result<RowPlace, StoreError> {
+    Ok(RowPlace { position: RowPosition(row.get(0)?), received_at: columns::time(row, 7)? })
 }
 
 /// The statement whose index leaves the fewest rows to look at: a key has few, and nearly all rows end as done.

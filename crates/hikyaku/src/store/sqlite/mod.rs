@@ -52,8 +52,8 @@ use super::{
     Dropped, DutyClaim, EventView, Found, Group, GroupOutcome, InboxQuery, InboxRowDetail, InboxRowView, Intervened,
     Intervention, KnownKey, KnownKeysQuery, LaneClaim, LaneClaims, LogEntry, LogPosition, LogQuery, MissedEvents,
     MissedQuery, NewRecovery, Outage, OutageQuery, QuarantineOutcome, Quarantined, ReconcileKey, ReconcileState,
-    RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, Store, StoreError, TimedKey,
-    TimedKeysQuery, TokenQuery, WebhookChange,
+    RecoverOutcome, Recovery, RecoveryKey, RecoveryStep, RecoveryStepped, ResendOutcome, RowPlace, Store, StoreError,
+    TimedKey, TimedKeysQuery, TokenQuery, WebhookChange,
 };
 use crate::clock::Clock;
 use crate::store::duties::Duties;
@@ -253,7 +253,7 @@ impl Store for SqliteStore {
         self.writer.run(move |transaction| retention::drop_aged(transaction.db, &step)).await
     }
 
-    async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxRowView>, StoreError> {
+    async fn inbox(&self, query: InboxQuery) -> Result<Found<InboxRowView, RowPlace>, StoreError> {
         self.readers.run(move |db| inbox::list(db, &query)).await
     }
 

@@ -79,7 +79,7 @@ fn total(
 ) -> Result<u64, StoreError> {
     let mut total = 0;
     for kind in which.kinds() {
-        total += count(db, [organization.as_str(), webhook.as_str()], *kind, period.0, period.1)?;
+        total += count(db, [organization.as_str(), webhook.as_str()], *kind, period, i64::MAX)?;
     }
     Ok(total)
 }

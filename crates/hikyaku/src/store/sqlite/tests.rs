@@ -1,5 +1,6 @@
 //! The suite that every store passes, and what is particular to SQLite.
 
+mod bounds;
 mod files;
 mod migrations;
 mod plans;

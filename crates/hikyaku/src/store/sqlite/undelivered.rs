@@ -33,8 +33,8 @@ const OLDEST: &str = "SELECT u.event, u.timestamp, u.kind, e.type
     WHERE u.organization = ?1 AND u.webhook = ?2 AND u.kind = ?3
         AND (u.timestamp, u.event) > (?4, ?5) AND u.timestamp < ?6
     ORDER BY u.timestamp, u.event LIMIT ?7";
-const COUNT: &str = "SELECT COUNT(*) FROM undelivered
-    WHERE organization = ?1 AND webhook = ?2 AND kind = ?3 AND timestamp >= ?4 AND timestamp < ?5";
+const COUNT: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM undelivered
+    WHERE organization = ?1 AND webhook = ?2 AND kind = ?3 AND timestamp >= ?4 AND timestamp < ?5 LIMIT ?6)";
 
 /// The statements of this file.
 #[cfg(test)]
@@ -137,11 +137,12 @@ fn missed_by(row: &Row<'_>) -> Result<Missed, StoreError> {
 
 /// A page of what a webhook missed and what was exhausted, with the counts of the period.
 pub(super) fn missed(db: &Connection, query: &MissedQuery) -> Result<MissedEvents, StoreError> {
-    let MissedQuery { from, to, after, limit, .. } = query;
+    let MissedQuery { from, to, after, limit, count_to, .. } = query;
     let webhook = [query.organization.as_str(), query.webhook.as_str()];
     let entries = oldest(db, webhook, Which::All, after.as_ref().map_or((start(*from), ""), position), *to, *limit)?;
-    let missed = count(db, webhook, UndeliveredKind::Missed, *from, *to)?;
-    Ok(MissedEvents { entries, missed, exhausted: count(db, webhook, UndeliveredKind::Exhausted, *from, *to)? })
+    let count = |kind| count(db, webhook, kind, (*from, *to), (*count_to).into());
+    let (missed, exhausted) = (count(UndeliveredKind::Missed)?, count(UndeliveredKind::Exhausted)?);
+    Ok(MissedEvents { entries, missed, exhausted })
 }
 
 fn position(at: &MissedPosition) -> (i64, &str) {
@@ -185,15 +186,15 @@ fn entry(row: &Row<'_>) -> Result<MissedEntry, StoreError> {
     })
 }
 
-/// How many events of a kind there are in a period.
+/// How many events of a kind there are in a period; counting stops at `most`.
 pub(super) fn count(
     db: &Connection,
     [organization, webhook]: [&str; 2],
     kind: UndeliveredKind,
-    from: Option<Timestamp>,
-    to: Option<Timestamp>,
+    (from, to): (Option<Timestamp>, Option<Timestamp>),
+    most: i64,
 ) -> Result<u64, StoreError> {
-    let period = params![organization, webhook, kind.as_str(), start(from), to.map_or(i64::MAX, millis)];
+    let period = params![organization, webhook, kind.as_str(), start(from), to.map_or(i64::MAX, millis), most];
     let count: i64 = db.prepare_cached(COUNT)?.query_row(period, |row| row.get(0))?;
     Ok(count.unsigned_abs())
 }

@@ -1,9 +1,7 @@
 //! What the commands say and exit with when they fail.
 
-use std::net::TcpListener;
-
 use super::CommandLine;
-use crate::harness::{Config, Server};
+use crate::harness::{Config, NOBODY, Server};
 
 const TOKEN: &str = "configured-0123456789abcdef0123456789abcdef";
 
@@ -12,7 +10,7 @@ async fn every_kind_of_failure_has_its_exit_code_and_says_what_to_do() {
     let server = Server::start(Config::default().env("HIKYAKU_API__TOKEN", TOKEN)).await;
     let without = CommandLine::of(&server);
     let with = without.clone().env("HIKYAKU_TOKEN", TOKEN);
-    let unreached = CommandLine::at(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let unreached = CommandLine::at(NOBODY.parse().unwrap());
     let list = ["webhooks", "list"];
     assert_eq!(with.run(&list).await.code, 0);
     for (cli, arguments, code, said) in [

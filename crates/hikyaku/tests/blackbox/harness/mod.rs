@@ -38,6 +38,8 @@ pub(crate) use tls::{TlsReceiver, certificate_for};
 
 /// How long a test waits for what must come. Generous: it is only ever used up by a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Where nobody listens, on any machine. (A port that was free a moment ago may be another test's by now.)
+pub(crate) const NOBODY: &str = "127.0.0.1:1";
 
 /// Waits for `future`, and fails the test with `what` when it does not come.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {

@@ -1,6 +1,11 @@
 -- Points in time are milliseconds since 1970, but for versions and durations, which are microseconds. Text is compared by its
 -- bytes. Keys begin with the organization, and no statement joins two of them. "Hot" tables hold what waits and stay small;
 -- history is partitioned by day, of an event's publish or a delivery's arrival, and dropped by the day.
+--
+-- The rows of a hot table are found by its key. PostgreSQL takes such a table for empty when it was drained, and would read
+-- any other index whole that begins with a part of the key, over all that has ended and is not cleaned up yet. So those are in
+-- another collation, "POSIX", which compares text by its bytes as well: only a statement that names it can use them.
+-- Two more are of an expression for the same reason.
 
 -- Every change of an organization's webhooks raises its version: what nodes keep in memory is good while it is the same.
 CREATE TABLE organizations (
@@ -72,10 +77,11 @@ CREATE TABLE waiting (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 
-CREATE INDEX waiting_due ON waiting (organization, webhook, due_at, event);
-CREATE INDEX waiting_next ON waiting (due_at);
+CREATE INDEX waiting_due ON waiting (organization COLLATE "POSIX", webhook COLLATE "POSIX", due_at, event COLLATE "POSIX");
+CREATE INDEX waiting_next ON waiting ((due_at + 0));
 CREATE INDEX waiting_leased ON waiting (owner) WHERE owner IS NOT NULL;
-CREATE INDEX waiting_time ON waiting (organization, created_at, event, webhook);
+CREATE INDEX waiting_time
+    ON waiting (organization COLLATE "POSIX", (created_at + 0), event COLLATE "POSIX", webhook COLLATE "POSIX");
 CREATE INDEX waiting_age ON waiting (created_at);
 
 -- What a webhook subscribes to and has not got, for as long as it can be made due: missed while it was off, exhausted,
@@ -241,7 +247,8 @@ CREATE TABLE work (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 
-CREATE INDEX work_row ON work (organization, provider, delivery, route);
+CREATE INDEX work_row
+    ON work (organization COLLATE "POSIX", provider COLLATE "POSIX", delivery COLLATE "POSIX", route COLLATE "POSIX");
 CREATE INDEX work_age ON work (due_since);
 
 -- Hot: the lanes that have work.
@@ -259,7 +266,7 @@ CREATE TABLE lanes (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 
-CREATE INDEX lanes_due ON lanes (organization, route, due_at);
+CREATE INDEX lanes_due ON lanes (organization COLLATE "POSIX", route COLLATE "POSIX", due_at);
 
 -- Another number at every claim of a lane, on whatever node.
 CREATE SEQUENCE lane_claims CACHE 1;

@@ -24,38 +24,40 @@ const MAX_LATER: usize = 100;
 // would sort the whole table where it expects to find few; and limits stand as numbers, because it takes one that it does
 // not know for a tenth of the table.
 pub(in crate::store::postgres) const RECENT: &str = "SELECT organization, webhook, MIN(due_at), COUNT(*)
-    FROM (SELECT organization, webhook, due_at FROM waiting w WHERE due_at >= $1 AND due_at <= $2
+    FROM (SELECT organization, webhook, due_at FROM waiting w WHERE due_at + 0 >= $1 AND due_at + 0 <= $2
             AND COALESCE((SELECT FALSE FROM removals r
                 WHERE r.organization = w.organization AND r.webhook = w.webhook), TRUE)
-        ORDER BY due_at LIMIT 20000) due
+        ORDER BY due_at + 0 LIMIT 20000) due
     GROUP BY organization, webhook";
 /// From webhook to webhook by the index, whatever waits for each.
 pub(in crate::store::postgres) const WALK: &str = "WITH RECURSIVE walk AS (
-        (SELECT organization, webhook FROM waiting ORDER BY organization, webhook LIMIT 1)
+        (SELECT organization COLLATE \"POSIX\" AS organization, webhook COLLATE \"POSIX\" AS webhook FROM waiting
+            ORDER BY organization COLLATE \"POSIX\", webhook COLLATE \"POSIX\" LIMIT 1)
         UNION ALL
         SELECT next.organization, next.webhook FROM walk, LATERAL (
-            SELECT w.organization, w.webhook FROM waiting w
-            WHERE (w.organization, w.webhook) > (walk.organization, walk.webhook)
-            ORDER BY w.organization, w.webhook LIMIT 1) next)
+            SELECT w.organization COLLATE \"POSIX\" AS organization, w.webhook COLLATE \"POSIX\" AS webhook FROM waiting w
+            WHERE (w.organization COLLATE \"POSIX\", w.webhook COLLATE \"POSIX\") > (walk.organization, walk.webhook)
+            ORDER BY w.organization COLLATE \"POSIX\", w.webhook COLLATE \"POSIX\" LIMIT 1) next)
     SELECT organization, webhook, (SELECT due_at FROM waiting w
-            WHERE w.organization = walk.organization AND w.webhook = walk.webhook AND w.due_at <= $1
-            ORDER BY w.due_at, w.event LIMIT 1)
+            WHERE w.organization COLLATE \"POSIX\" = walk.organization AND w.webhook COLLATE \"POSIX\" = walk.webhook AND w.due_at <= $1
+            ORDER BY w.due_at LIMIT 1)
     FROM walk
     WHERE (SELECT TRUE FROM removals r
-            WHERE r.organization = walk.organization AND r.webhook = walk.webhook) IS NULL";
+            WHERE r.organization = walk.organization COLLATE \"C\" AND r.webhook = walk.webhook COLLATE \"C\") IS NULL";
 const COUNT_DUE: &str = "SELECT due.count, due.first
     FROM UNNEST($1::TEXT[], $2::TEXT[], $3::BIGINT[], $4::BIGINT[])
             WITH ORDINALITY k (organization, webhook, since, most, place),
         LATERAL (SELECT COUNT(*), MIN(due_at) AS first FROM (
             SELECT due_at FROM waiting w
-            WHERE w.organization = k.organization AND w.webhook = k.webhook AND w.due_at >= k.since AND w.due_at <= $5
-            ORDER BY w.due_at, w.event LIMIT k.most) due) due
+            WHERE w.organization COLLATE \"POSIX\" = k.organization AND w.webhook COLLATE \"POSIX\" = k.webhook
+                AND w.due_at >= k.since AND w.due_at <= $5
+            ORDER BY w.due_at LIMIT k.most) due) due
     ORDER BY k.place";
 pub(in crate::store::postgres) const LATER: &str = "SELECT organization, webhook, due_at
-    FROM waiting w WHERE due_at > $1 AND due_at <= $2
+    FROM waiting w WHERE due_at + 0 > $1 AND due_at + 0 <= $2
         AND COALESCE((SELECT FALSE FROM removals r
             WHERE r.organization = w.organization AND r.webhook = w.webhook), TRUE)
-    ORDER BY due_at LIMIT 100";
+    ORDER BY due_at + 0 LIMIT 100";
 
 /// The statements of this file.
 #[cfg(test)]

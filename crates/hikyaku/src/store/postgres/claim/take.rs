@@ -20,15 +20,15 @@ use crate::store::{ClaimedDelivery, DeliveryClaim, StoreError};
 const TAKE: &str = "WITH taken AS (
         SELECT k.place, k.until, w.* FROM UNNEST($1::TEXT[], $2::TEXT[], $3::BIGINT[], $4::BIGINT[], $8::BIGINT[])
                 WITH ORDINALITY k (its_organization, its_webhook, most, until, since, place),
-            LATERAL (SELECT w.organization, w.event, w.webhook, w.due_at, w.attempt_started_at FROM waiting w
-                WHERE w.organization = k.its_organization AND w.webhook = k.its_webhook
+            LATERAL (SELECT w.ctid AS tuple, w.due_at, w.attempt_started_at FROM waiting w
+                WHERE w.organization COLLATE \"POSIX\" = k.its_organization AND w.webhook COLLATE \"POSIX\" = k.its_webhook
                     AND w.due_at >= k.since AND w.due_at <= $5
-                ORDER BY w.due_at, w.event LIMIT k.most FOR UPDATE SKIP LOCKED) w)
+                ORDER BY w.due_at, w.event COLLATE \"POSIX\" LIMIT k.most FOR UPDATE SKIP LOCKED) w)
     UPDATE waiting w SET owner = $6, due_at = taken.until,
         attempt = w.attempt + CASE WHEN taken.attempt_started_at IS NULL THEN 1 ELSE 0 END,
         attempt_started_at = COALESCE(taken.attempt_started_at, $7)
     FROM taken
-    WHERE w.organization = taken.organization AND w.event = taken.event AND w.webhook = taken.webhook
+    WHERE w.ctid = taken.tuple
     RETURNING taken.place, w.event, w.created_at, w.run, w.attempt, w.spoiled, taken.attempt_started_at, taken.due_at";
 const EVENTS: &str = "SELECT k.place, e.type, e.body
     FROM UNNEST($1::TEXT[], $2::BIGINT[], $3::TEXT[]) WITH ORDINALITY k (organization, created_at, event, place),

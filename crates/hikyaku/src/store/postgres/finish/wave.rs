@@ -25,13 +25,17 @@ const ENDED: &str = "SELECT k.place, d.created_at
             WHERE d.organization = k.organization AND d.created_at = i.created_at AND d.event = k.event
                 AND d.webhook = k.webhook LIMIT 1) d";
 const STOP_WAITING: &str = "DELETE FROM waiting w
-    USING UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[]) k (organization, event, webhook)
-    WHERE w.organization = k.organization AND w.event = k.event AND w.webhook = k.webhook";
+    USING UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[]) k (organization, event, webhook),
+        LATERAL (SELECT ctid AS tuple FROM waiting w
+            WHERE w.organization = k.organization AND w.event = k.event AND w.webhook = k.webhook LIMIT 1) found
+    WHERE w.ctid = found.tuple";
 const RETRY: &str = "UPDATE waiting w
     SET due_at = k.due_at, spoiled = w.spoiled + k.spoiled, owner = NULL, attempt_started_at = NULL
     FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::BIGINT[], $5::BIGINT[])
-        k (organization, event, webhook, due_at, spoiled)
-    WHERE w.organization = k.organization AND w.event = k.event AND w.webhook = k.webhook";
+            k (organization, event, webhook, due_at, spoiled),
+        LATERAL (SELECT ctid AS tuple FROM waiting w
+            WHERE w.organization = k.organization AND w.event = k.event AND w.webhook = k.webhook LIMIT 1) found
+    WHERE w.ctid = found.tuple";
 const END: &str = "INSERT INTO deliveries (organization, event, webhook, created_at, state, reason, ended_at, run)
     SELECT k.organization, k.event, k.webhook, k.created_at, k.state, '', k.ended_at, k.run
     FROM UNNEST($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::BIGINT[], $5::TEXT[], $6::BIGINT[], $7::BIGINT[])

@@ -11,8 +11,8 @@ use crate::store::{InboxPlace, RowPosition, StoreError};
 /// Whether the row of the id `i` has work left.
 macro_rules! kept {
     () => {
-        "(SELECT 1 FROM work AS w WHERE w.organization = i.organization AND w.provider = i.provider
-            AND w.delivery = i.delivery LIMIT 1) IS NOT NULL"
+        "(SELECT 1 FROM work AS w WHERE w.organization COLLATE \"POSIX\" = i.organization
+            AND w.provider COLLATE \"POSIX\" = i.provider AND w.delivery COLLATE \"POSIX\" = i.delivery LIMIT 1) IS NOT NULL"
     };
 }
 /// Deletes what belongs to rows of one day: the parameters are their organizations, their times and their positions, and

@@ -28,8 +28,8 @@ const EVENTS_OF_KEY: &str = "SELECT created_at, id, type FROM events
     ORDER BY created_at DESC, id DESC LIMIT $4";
 const EVENT: &str = "SELECT created_at FROM event_ids WHERE organization = $1 AND id = $2";
 const ALL_WAITING: &str = "SELECT created_at, event, webhook, due_at, owner IS NOT NULL FROM waiting
-    WHERE organization = $1 AND (created_at, event, webhook) < ($2, $3, $4)
-    ORDER BY created_at DESC, event DESC, webhook DESC LIMIT $5";
+    WHERE organization COLLATE \"POSIX\" = $1 AND (created_at + 0, event COLLATE \"POSIX\", webhook COLLATE \"POSIX\") < ($2, $3, $4)
+    ORDER BY created_at + 0 DESC, event COLLATE \"POSIX\" DESC, webhook COLLATE \"POSIX\" DESC LIMIT $5";
 const FAILED: &str = "SELECT created_at, event, webhook, state, reason FROM deliveries
     WHERE organization = $1 AND state = $6 AND state <> 'delivered'
         AND created_at <= $2 AND (created_at, event, webhook) < ($2, $3, $4)

@@ -26,6 +26,7 @@ const FILES: &[(&str, &str, &[&str])] = &[
     file!("inbox", inbox::STATEMENTS),
     file!("interventions", interventions::STATEMENTS),
     file!("lanes", lanes::STATEMENTS),
+    file!("lanes/due", lanes::due::STATEMENTS),
     file!("log", log::STATEMENTS),
     file!("migrate", migrate::STATEMENTS),
     file!("outages", outages::STATEMENTS),
@@ -85,11 +86,13 @@ const DAY_COLUMNS: [&str; 2] = ["created_at", "due_since"];
 const ROWS: i64 = 12_000;
 const DAYS: i64 = 5;
 
-/// Plans are made as for tables so large that it does not pay to read one whole, not knowing what will be asked.
-const PLANNED_AS: &str = "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
-    SET enable_hashjoin = off; SET enable_mergejoin = off";
+/// What makes PostgreSQL take the hot tables for empty, with all that has ended still in their indexes, or without any.
+const DRAINED: &[&str] = &[
+    "DELETE FROM waiting; DELETE FROM lanes; DELETE FROM work; ANALYZE waiting, lanes, work",
+    "VACUUM waiting, lanes, work",
+];
 
-/// A database with rows in every table, and a connection that plans as above.
+/// A database with rows in every table, and a connection that plans as the store's do.
 async fn filled() -> (Fresh, Client) {
     let fresh = make().await;
     fresh.make_days((0..DAYS).map(|day| at(day * 24 * 3600))).await.unwrap();
@@ -100,7 +103,7 @@ async fn filled() -> (Fresh, Client) {
         client.batch_execute(&fill(&client, table.get(0)).await).await.unwrap();
     }
     client.batch_execute(&connections::settings()).await.unwrap();
-    client.batch_execute(PLANNED_AS).await.unwrap();
+    client.batch_execute("ANALYZE").await.unwrap();
     (fresh, client)
 }
 
@@ -198,7 +201,10 @@ fn objections(node: &Value, limited: bool, first: &HashMap<String, String>, foun
     if kind.contains("Sort") && !["Function Scan", "CTE Scan"].iter().any(|scan| sorted.contains(scan)) {
         found.insert("sorts");
     }
-    let passes_on = matches!(kind, "Append" | "Merge Append" | "LockRows" | "Subquery Scan" | "Result" | "Nested Loop");
+    let passes_on = matches!(
+        kind,
+        "Append" | "Merge Append" | "LockRows" | "Subquery Scan" | "Result" | "Nested Loop" | "WindowAgg"
+    );
     let limited = kind == "Limit" || (limited && passes_on);
     for node in node["Plans"].as_array().into_iter().flatten() {
         objections(node, limited, first, found);
@@ -216,25 +222,43 @@ async fn objections_to(client: &Client, sql: &str) -> BTreeSet<&'static str> {
     found
 }
 
-#[tokio::test]
-async fn no_statement_reads_a_whole_table_sorts_history_or_looks_into_every_day() {
-    let (_fresh, client) = filled().await;
+/// What there is to object to in any statement as it is planned now.
+async fn complaints(client: &Client) -> Vec<String> {
     let mut complaints = Vec::new();
     for (file, _, statements) in FILES {
         for sql in *statements {
-            for objection in objections_to(&client, sql).await {
+            for objection in objections_to(client, sql).await {
                 let allowed: &[&[&str]] = match objection {
                     "looks into every day" => &[EVERY_DAY],
                     "sorts" => &[SORT_FEW, READ_ALL],
                     _ => &[READ_ALL],
                 };
                 if !allowed.iter().any(|list| list.contains(sql)) {
-                    complaints.push(format!("{file}: {objection}\n{sql}\n{:#}", plan(&client, sql).await.unwrap()));
+                    complaints.push(format!("{file}: {objection}\n{sql}\n{:#}", plan(client, sql).await.unwrap()));
                 }
             }
         }
     }
+    complaints
+}
+
+#[tokio::test]
+async fn no_statement_reads_a_whole_table_sorts_history_or_looks_into_every_day() {
+    let (_fresh, client) = filled().await;
+    let complaints = complaints(&client).await;
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
+}
+
+#[tokio::test]
+async fn case13_no_statement_reads_a_whole_table_that_was_drained() {
+    let (_fresh, client) = filled().await;
+    for drained in DRAINED {
+        for statement in drained.split("; ") {
+            client.batch_execute(statement).await.unwrap();
+        }
+        let complaints = complaints(&client).await;
+        assert!(complaints.is_empty(), "after {drained}:\n{}", complaints.join("\n\n"));
+    }
 }
 
 #[tokio::test]
@@ -244,7 +268,7 @@ async fn the_check_knows_a_bad_plan_when_it_sees_one() {
         ("SELECT * FROM events WHERE type = $1", "reads a whole table"),
         ("SELECT COUNT(*) FROM waiting", "reads a whole table"),
         (
-            "SELECT * FROM waiting WHERE organization = $1 AND due_at < $2 ORDER BY due_at",
+            "SELECT * FROM waiting WHERE organization = $1 AND due_at + 0 < $2 ORDER BY due_at + 0 LIMIT 1",
             "walks past other organizations",
         ),
         ("SELECT * FROM waiting WHERE organization = $1", "reads all that an organization has"),

@@ -6,19 +6,18 @@ use super::*;
 use crate::store::conformance::fixture::*;
 use crate::store::{ClaimedDelivery, NewRow, Publish};
 use claim::queues::Queues;
-use lanes::LaneLooks;
+use lanes::due::LaneLooks;
 use transaction::Transaction;
 
 /// Deliveries and lanes that have ended, and would be cleaned up if nobody could still see them.
 const ENDED: i64 = 40_000;
-/// Those of both that wait for a later time. PostgreSQL takes a table without any for empty, and reads its indexes whole.
-const LATER: i64 = 200;
 /// Seconds over which they were due.
 const SPAN_SECONDS: i64 = 60;
 /// Blocks that a claim may read of the indexes of what is hot, whatever has ended.
 const MAX_BLOCKS: i64 = 80;
 
 /// A database in which so much has ended, of the webhook `w` and the route `books`, under a transaction that is given.
+/// PostgreSQL takes the tables for empty.
 async fn churned() -> (Fresh, tokio_postgres::Client) {
     let store = make().await;
     create(&*store, &["hangs", "w"]).await;
@@ -26,16 +25,12 @@ async fn churned() -> (Fresh, tokio_postgres::Client) {
     store_events(&*store, &["e1", "e2"]).await;
     let holder = store.database.client().await;
     holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM waiting").await.unwrap();
-    let (from, span, later) = (columns::millis(at(0)), SPAN_SECONDS * 1_000, columns::millis(at(100_000)));
+    let (from, span) = (columns::millis(at(0)), SPAN_SECONDS * 1_000);
     let churn = format!(
         "INSERT INTO waiting SELECT 'acme', 'w', 'x' || g, {from}, {from} + g % {span}, 1, 0, 0, NULL, NULL
             FROM generate_series(1, {ENDED}) AS g;
          INSERT INTO lanes SELECT 'acme', 'books', 'p', 'x' || g, {from} + g % {span}, NULL, 0, NULL, NULL
             FROM generate_series(1, {ENDED}) AS g;
-         INSERT INTO waiting SELECT 'acme', 'w', 'later' || g, {from}, {later}, 1, 0, 0, NULL, NULL
-            FROM generate_series(1, {LATER}) AS g;
-         INSERT INTO lanes SELECT 'acme', 'books', 'p', 'later' || g, {later}, NULL, 0, NULL, NULL
-            FROM generate_series(1, {LATER}) AS g;
          DELETE FROM waiting WHERE event LIKE 'x%'; DELETE FROM lanes WHERE lane LIKE 'x%'; ANALYZE"
     );
     store.database.client().await.batch_execute(&churn).await.unwrap();
@@ -91,7 +86,7 @@ async fn case13_a_claim_of_lanes_reads_no_more_under_a_transaction_that_stays_op
         let claimed = store.db.write((claim, looks, None::<i64>), |transaction, asked| {
             Box::pin(async move {
                 let before = blocks(transaction).await?;
-                let (claims, looks) = lanes::claim(transaction, asked).await?;
+                let (claims, looks) = lanes::due::claim(transaction, asked).await?;
                 Ok((claims.lanes.len(), looks, blocks(transaction).await? - before))
             })
         });

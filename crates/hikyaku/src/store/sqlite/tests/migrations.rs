@@ -39,7 +39,7 @@ async fn deliveries_from_before_runs_go_on_as_their_first_run_and_can_be_recover
     let waits = claim_one(&store, "a", 1).await;
     assert_eq!((waits.key.event.as_str(), waits.run, waits.attempt), ("waits", 1, 2));
     let (organization, webhook) = (acme(), webhook_id("w"));
-    let query = MissedQuery { organization, webhook, from: None, to: None, after: None, limit: 9 };
+    let query = MissedQuery { organization, webhook, from: None, to: None, after: None, limit: 9, count_to: 9 };
     let missed = store.missed(query).await.unwrap();
     assert_eq!((missed.exhausted, missed.entries[0].kind), (1, UndeliveredKind::Exhausted));
     let key = DeliveryKey { event: missed.entries[0].position.event.clone(), ..waits.key };

@@ -93,9 +93,7 @@ async fn rows_of_store(log: &Log) -> usize {
     fs::copy(log.path(), &path).unwrap();
     fs::copy(wal_of(&log.path()), wal_of(&path)).unwrap();
     let store = open(&path).unwrap();
-    let (source, state, key, route, before) = Default::default();
-    let query = InboxQuery { organization: acme(), source, state, key, route, before, limit: 200 };
-    let found = store.inbox(query).await.unwrap();
+    let found = store.inbox(InboxQuery::newest(acme(), 200)).await.unwrap().rows;
     assert!(found.iter().all(|row| row.state == RowState::Waiting), "half a row");
     found.len()
 }

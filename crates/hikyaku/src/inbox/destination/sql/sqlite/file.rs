@@ -7,6 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::table::{BOOKKEEPING, Table};
 use crate::file::FileInUse;
+use crate::inbox::destination::sql::EFFECTS_PER_PRUNING;
 use crate::inbox::destination::sql::mapping::Mapping;
 use crate::store::sqlite::write_ahead;
 
@@ -41,11 +42,13 @@ pub(super) enum OpenError {
 impl OpenError {
     /// What an error means, with what is said of it.
     pub(super) fn of(error: &rusqlite::Error, said: String) -> Self {
-        match error.sqlite_error_code() {
-            Some(code) if PASSING.contains(&code) => Self::Away(said),
-            _ => Self::Unfit(said),
-        }
+        if is_passing(error) { Self::Away(said) } else { Self::Unfit(said) }
     }
+}
+
+/// Whether an error is of the database as a whole, and may pass.
+pub(super) fn is_passing(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code().is_some_and(|code| PASSING.contains(&code))
 }
 
 impl From<String> for OpenError {
@@ -86,11 +89,6 @@ impl Place {
         database.follow().map_err(OpenError::Away)?;
         Ok(database)
     }
-
-    /// The database, if it was ever there.
-    pub(super) fn opened(&self) -> Option<&Database> {
-        self.database.as_ref()
-    }
 }
 
 /// An open database with the table that is written to.
@@ -98,6 +96,8 @@ pub(super) struct Database {
     pub(super) connection: Connection,
     pub(super) table: Table,
     pub(super) mapping: Mapping,
+    /// Effects since old records were dropped.
+    pub(super) unpruned: u32,
     url: String,
     file: FileInUse,
 }
@@ -109,7 +109,14 @@ impl Database {
         let connection = connect(path, create)?;
         let file = FileInUse::new(Path::new(path));
         let table = Table::open(&connection, mapping, create)?;
-        Ok(Self { connection, table, mapping: mapping.clone(), url: url.to_owned(), file })
+        Ok(Self {
+            connection,
+            table,
+            mapping: mapping.clone(),
+            unpruned: EFFECTS_PER_PRUNING,
+            url: url.to_owned(),
+            file,
+        })
     }
 
     /// Sees to it that what is written goes into the file that stands at the path.

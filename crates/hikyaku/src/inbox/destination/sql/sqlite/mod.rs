@@ -6,15 +6,14 @@ mod table;
 mod tests;
 pub(super) mod value;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use hikyaku_core::ordering::{Rank, Verdict, Version, judge};
 use jiff::Timestamp;
 use rusqlite::types::Value;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, ffi, params};
-use tokio::sync::Mutex;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, ffi, params};
+use tokio::sync::{Mutex, oneshot};
 
 use super::mapping::Mapping;
 use super::{BEFORE, EFFECTS_PER_PRUNING, MAX_PRUNED_ROWS, NEWER_IS_THERE, PROCESSED_KEPT};
@@ -22,15 +21,25 @@ use crate::clock::SharedClock;
 use crate::crash;
 use crate::inbox::destination::{Destination, Effect, ROWS_OF_ONCE};
 use crate::store::WorkRow;
-use file::{Database, Place};
+use file::{Database, Place, is_passing};
 use table::Table;
 use value::{bound_as, other_type, stored_key, stored_whole};
 
-/// A table with its bookkeeping, through one connection of our own.
+/// Most rows whose effects are committed together.
+const MAX_EFFECTS_PER_COMMIT: usize = 128;
+
+/// A table with its bookkeeping, through one connection of our own. Rows that come while another's effect is committed
+/// wait, and are committed together: they share the wait for the disk.
 pub(super) struct SqliteDestination {
     place: Arc<Mutex<Place>>,
     clock: SharedClock,
-    effects: AtomicU32,
+    waiting: std::sync::Mutex<Vec<Asked>>,
+}
+
+/// A row that is to take effect, and who waits for it.
+struct Asked {
+    row: WorkRow,
+    caller: oneshot::Sender<Effect>,
 }
 
 impl SqliteDestination {
@@ -38,7 +47,22 @@ impl SqliteDestination {
     /// that cannot be used now is no error.
     pub(super) fn open(url: &str, mapping: &Mapping, clock: SharedClock) -> Result<Self, String> {
         let place = Place::open(url, mapping)?;
-        Ok(Self { place: Arc::new(Mutex::new(place)), clock, effects: AtomicU32::new(0) })
+        Ok(Self { place: Arc::new(Mutex::new(place)), clock, waiting: std::sync::Mutex::default() })
+    }
+
+    fn ask(&self, row: &WorkRow) -> oneshot::Receiver<Effect> {
+        let (caller, answer) = oneshot::channel();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that nobody waits for any more come again, if they have to.
+        waiting.retain(|asked| !asked.caller.is_closed());
+        waiting.push(Asked { row: row.clone(), caller });
+        answer
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = waiting.len().min(MAX_EFFECTS_PER_COMMIT);
+        waiting.drain(..count).collect()
     }
 }
 
@@ -48,32 +72,97 @@ impl Destination for SqliteDestination {
         ROWS_OF_ONCE
     }
 
+    fn keys_at_a_time(&self) -> Option<u32> {
+        Some(MAX_EFFECTS_PER_COMMIT as u32)
+    }
+
     async fn apply(&self, row: &WorkRow) -> Effect {
-        // One writer at a time is all that SQLite has; waiting here keeps the waiting off the blocking threads.
-        let mut place = self.place.clone().lock_owned().await;
-        let (row, at) = (row.clone(), self.clock.now());
-        let prunes = self.effects.fetch_add(1, Ordering::Relaxed).is_multiple_of(EFFECTS_PER_PRUNING);
-        // If the caller gives up waiting, the transaction still ends, and the next try finds it done.
-        let work = tokio::task::spawn_blocking(move || {
-            let effect = apply(&mut place, &row, at.as_microsecond());
-            if let Some(database) = place.opened().filter(|_| prunes) {
-                prune(&database.connection, at);
+        let mut answer = self.ask(row);
+        loop {
+            // One writer at a time is all that SQLite has; waiting here keeps the waiting off the blocking threads.
+            let mut place = self.place.clone().lock_owned().await;
+            match answer.try_recv() {
+                Ok(effect) => return effect,
+                Err(oneshot::error::TryRecvError::Closed) => return panicked(),
+                Err(oneshot::error::TryRecvError::Empty) => {}
             }
-            effect
-        });
-        work.await.unwrap_or_else(|_| Effect::Failed {
-            error: "the SQL destination panicked, which is a defect of this program".to_owned(),
-            retry_after: None,
-        })
+            let (asked, at) = (self.asked(), self.clock.now());
+            // If the caller gives up waiting, the transaction still ends, and the next try finds it done.
+            let work = tokio::task::spawn_blocking(move || {
+                let (rows, callers): (Vec<_>, Vec<_>) =
+                    asked.into_iter().map(|asked| (asked.row, asked.caller)).unzip();
+                let effects = place.apply(&rows, at);
+                for (caller, effect) in callers.into_iter().zip(effects) {
+                    // A caller that has gone does not need the answer.
+                    let _ = caller.send(effect);
+                }
+            });
+            if work.await.is_err() {
+                return panicked();
+            }
+        }
     }
 }
 
-fn apply(place: &mut Place, row: &WorkRow, at: i64) -> Effect {
-    let Database { connection, table, mapping, .. } = match place.ready() {
-        Ok(database) => database,
-        Err(error) => return Effect::Failed { error: error.to_string(), retry_after: None },
-    };
-    apply_in_transaction(connection, table, mapping, row, at).unwrap_or_else(|error| effect_of(&error))
+fn panicked() -> Effect {
+    Effect::Failed {
+        error: "the SQL destination panicked, which is a defect of this program".to_owned(),
+        retry_after: None,
+    }
+}
+
+impl Place {
+    /// Lets rows take effect, in their order and as if one after another, and drops what is too old from time to time.
+    fn apply(&mut self, rows: &[WorkRow], at: Timestamp) -> Vec<Effect> {
+        let database = match self.ready() {
+            Ok(database) => database,
+            Err(error) => {
+                let failed = Effect::Failed { error: error.to_string(), retry_after: None };
+                return vec![failed; rows.len()];
+            }
+        };
+        let mut apply = |rows: &[WorkRow]| match database.apply_together(rows, at) {
+            Ok(effects) => Ok(effects),
+            Err(error) if rows.len() == 1 || is_passing(&error) => Ok(vec![effect_of(&error); rows.len()]),
+            Err(_) => Err(()),
+        };
+        // Where one goes wrong, which one it is, and what of the others, is found out of each alone.
+        let effects = apply(rows).unwrap_or_else(|()| rows.chunks(1).flat_map(&mut apply).flatten().collect());
+        database.prune_sometimes(rows.len(), at);
+        effects
+    }
+}
+
+impl Database {
+    /// Lets rows take effect in one transaction. After an error none has.
+    fn apply_together(&mut self, rows: &[WorkRow], at: Timestamp) -> rusqlite::Result<Vec<Effect>> {
+        let Self { connection, table, mapping, .. } = self;
+        let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut effects = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut step = transaction.savepoint()?;
+            let effect = write(&step, table, mapping, row, at.as_microsecond())?;
+            // Whatever is not done leaves nothing behind. A stale row needs no record: it is stale for ever.
+            if !matches!(effect, Effect::Done(_)) {
+                step.rollback()?;
+            }
+            step.commit()?;
+            effects.push(effect);
+        }
+        crash::point("books.uncommitted");
+        transaction.commit()?;
+        crash::point("books.committed");
+        Ok(effects)
+    }
+
+    /// Drops old records after every so many effects.
+    fn prune_sometimes(&mut self, effects: usize, now: Timestamp) {
+        self.unpruned += u32::try_from(effects).unwrap_or(u32::MAX);
+        if self.unpruned >= EFFECTS_PER_PRUNING {
+            self.unpruned = 0;
+            prune(&self.connection, now);
+        }
+    }
 }
 
 /// Drops records that are too old to be asked for, in a transaction of its own. What it does not drop now it drops later.
@@ -91,16 +180,9 @@ fn prune(connection: &Connection, now: Timestamp) {
     }
 }
 
-/// Whatever is not an `Ok(Done)` leaves nothing behind. A stale row needs no record: it is stale for ever.
-fn apply_in_transaction(
-    connection: &mut Connection,
-    table: &Table,
-    mapping: &Mapping,
-    row: &WorkRow,
-    at: i64,
-) -> rusqlite::Result<Effect> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let first = transaction
+/// Writes a row with its bookkeeping, if it is new.
+fn write(db: &Connection, table: &Table, mapping: &Mapping, row: &WorkRow, at: i64) -> rusqlite::Result<Effect> {
+    let first = db
         .prepare_cached("INSERT INTO hikyaku_processed (table_name, source, delivery, processed_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")?
         .execute(params![table.name, row.source, row.delivery, at])?;
     if first == 0 {
@@ -112,12 +194,12 @@ fn apply_in_transaction(
         Ok(key) => key,
         Err(reason) => return Ok(Effect::Refused(reason)),
     };
-    let stored = key_of_row(&transaction, table, &mut values[table.key])?;
+    let stored = key_of_row(db, table, &mut values[table.key])?;
     let key = stored.unwrap_or(key);
-    let effect = match judge(applied(&transaction, table, &key)?.as_ref(), &row.version) {
-        Verdict::Newer => match upsert(&transaction, table, &values)? {
+    let effect = match judge(applied(db, table, &key)?.as_ref(), &row.version) {
+        Verdict::Newer => match upsert(db, table, &values)? {
             Upsert::Written(stored) => {
-                remember(&transaction, table, &stored.unwrap_or(key), &row.version)?;
+                remember(db, table, &stored.unwrap_or(key), &row.version)?;
                 Effect::Done("written".to_owned())
             }
             Upsert::Changed(column) => {
@@ -132,17 +214,14 @@ fn apply_in_transaction(
         Verdict::Same => Effect::Done(BEFORE.to_owned()),
         Verdict::Stale => return Ok(Effect::Stale(NEWER_IS_THERE.to_owned())),
     };
-    crash::point("books.uncommitted");
-    transaction.commit()?;
-    crash::point("books.committed");
     Ok(effect)
 }
 
 /// The key of the row that a key names, in the row's own spelling. It is the column that says what is equal: in one with
 /// `COLLATE NOCASE` "A" names the row "a", in one of numbers "7.0" names 7, and each row has one history (C4). A column
 /// without a type takes 7 and "7" for two, where the business key is one (C10): there the key becomes the one that stands.
-fn key_of_row(transaction: &Transaction, table: &Table, key: &mut Value) -> rusqlite::Result<Option<String>> {
-    let mut statement = transaction.prepare_cached(&table.find_key)?;
+fn key_of_row(db: &Connection, table: &Table, key: &mut Value) -> rusqlite::Result<Option<String>> {
+    let mut statement = db.prepare_cached(&table.find_key)?;
     let mut find = |key: &Value| statement.query_row([key], |row| row.get::<_, Value>(0)).optional();
     if let Some(stored) = find(key)? {
         return Ok(stored_key(&stored));
@@ -154,9 +233,8 @@ fn key_of_row(transaction: &Transaction, table: &Table, key: &mut Value) -> rusq
 }
 
 /// The newest version of a key that was written.
-fn applied(transaction: &Transaction, table: &Table, key: &str) -> rusqlite::Result<Option<Version>> {
-    transaction
-        .prepare_cached("SELECT micros, rank, event FROM hikyaku_versions WHERE table_name = ?1 AND key = ?2")?
+fn applied(db: &Connection, table: &Table, key: &str) -> rusqlite::Result<Option<Version>> {
+    db.prepare_cached("SELECT micros, rank, event FROM hikyaku_versions WHERE table_name = ?1 AND key = ?2")?
         .query_row([&table.name, key], |found| {
             let rank: i64 = found.get(1)?;
             let rank = Rank::from_number(rank).ok_or(rusqlite::Error::IntegralValueOutOfRange(1, rank))?;
@@ -165,8 +243,8 @@ fn applied(transaction: &Transaction, table: &Table, key: &str) -> rusqlite::Res
         .optional()
 }
 
-fn remember(transaction: &Transaction, table: &Table, key: &str, version: &Version) -> rusqlite::Result<()> {
-    let mut statement = transaction.prepare_cached(
+fn remember(db: &Connection, table: &Table, key: &str, version: &Version) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(
         "INSERT INTO hikyaku_versions (table_name, key, micros, rank, event) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT (table_name, key) DO UPDATE SET micros = ?3, rank = ?4, event = ?5",
     )?;
@@ -184,8 +262,8 @@ enum Upsert {
     Ignored,
 }
 
-fn upsert(transaction: &Transaction, table: &Table, values: &[Value]) -> rusqlite::Result<Upsert> {
-    let mut statement = transaction.prepare_cached(&table.upsert)?;
+fn upsert(db: &Connection, table: &Table, values: &[Value]) -> rusqlite::Result<Upsert> {
+    let mut statement = db.prepare_cached(&table.upsert)?;
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;
     let Some(row) = rows.next()? else { return Ok(Upsert::Ignored) };
     for (position, value) in values.iter().enumerate() {

@@ -12,6 +12,7 @@ use crate::clock::SystemClock;
 mod absence;
 mod keys;
 mod pruning;
+mod together;
 
 /// A database of the user's, with the destination on it.
 struct Rig {
