@@ -90,7 +90,7 @@ impl Stock {
                 event_type: event_type.clone(),
                 timestamp: at,
                 created_at: at,
-                key: business_key(&body),
+                key: business_key(&data),
                 content_hash: content_hash(&event_type, &data, None),
                 body,
                 id,

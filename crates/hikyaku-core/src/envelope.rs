@@ -2,6 +2,7 @@
 //! whatever cannot be read is simply not known.
 
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 
 use crate::ids::MAX_ID_BYTES;
 use crate::json;
@@ -17,6 +18,8 @@ pub const MAX_TYPE_BYTES: usize = 256;
 pub struct Envelope {
     /// Whether the body is JSON at all.
     pub is_json: bool,
+    /// Whether the body is a JSON object.
+    pub is_object: bool,
     /// The delivery's id.
     pub id: Option<String>,
     /// Two ids that differ where they should not.
@@ -49,11 +52,11 @@ impl Envelope {
     }
 }
 
-/// The business key of a ReceiptRoller body, by the shape of `data` rather than by the type's name: an order's
-/// `/data/order_id`, else `/data/id` (R24).
-pub fn business_key(body: &[u8]) -> Option<String> {
-    let at = |path| json::pointer(body, path).and_then(json::text_or_number).filter(|key| is_key(key));
-    at("/data/order_id").or_else(|| at("/data/id"))
+/// The business key of a ReceiptRoller event, by the shape of its `data` rather than by the type's name: an order's
+/// `/order_id`, else `/id` (R24).
+pub fn business_key(data: &RawValue) -> Option<String> {
+    let values = json::all_within(data, &["/order_id", "/id"]).into_iter().flatten();
+    values.filter_map(json::text_or_number).find(|key| is_key(key))
 }
 
 pub(crate) fn is_id(id: &str) -> bool {

@@ -10,13 +10,32 @@ use serde_json::value::RawValue;
 /// The value that a JSON pointer (RFC 6901) names in `json`, as it is written there; `None` if there is none, or the
 /// text on the way to it is no JSON. Of a repeated key the last counts. A leading byte order mark is passed over.
 pub fn pointer<'a>(json: &'a [u8], pointer: &str) -> Option<&'a RawValue> {
-    let json = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
-    within(serde_json::from_slice(json).ok()?, pointer)
+    within(read(json)?, pointer)
+}
+
+/// The same for several pointers at once, position by position; nothing at all if the text is no JSON. However many there
+/// are, each object on their way is read once.
+pub fn pointers<'a>(json: &'a [u8], pointers: &[&str]) -> Option<Vec<Option<&'a RawValue>>> {
+    Some(all_within(read(json)?, pointers))
 }
 
 /// The same in a value of which it is known that it is JSON.
 pub fn within<'a>(json: &'a RawValue, pointer: &str) -> Option<&'a RawValue> {
-    tokens(pointer)?.into_iter().try_fold(json, |value, token| child(value, &token))
+    all_within(json, &[pointer]).pop().flatten()
+}
+
+/// The same for several pointers.
+pub fn all_within<'a>(json: &'a RawValue, pointers: &[&str]) -> Vec<Option<&'a RawValue>> {
+    let mut found = vec![None; pointers.len()];
+    let ways = pointers.iter().enumerate().filter_map(|(position, pointer)| Some((position, tokens(pointer)?)));
+    let ways: Vec<_> = ways.collect();
+    follow(json, 0, &ways.iter().collect::<Vec<_>>(), &mut found);
+    found
+}
+
+fn read(json: &[u8]) -> Option<&RawValue> {
+    let json = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
+    serde_json::from_slice(json).ok()
 }
 
 /// Whether a text has the form of a JSON pointer: empty, or `/`-led parts in which `~` is followed by 0 or 1.
@@ -50,64 +69,94 @@ fn unescape(token: &str) -> Option<Cow<'_, str>> {
     well_formed.then(|| Cow::Owned(token.replace("~1", "/").replace("~0", "~")))
 }
 
-/// Reads an object for one member's value; of a repeated key the last counts. It keeps nothing else, because this runs for
-/// each field of each body.
-struct Member<'t>(&'t str);
+/// The way of a pointer: whose it is, and the names on it.
+type Way<'p> = (usize, Vec<Cow<'p, str>>);
 
-impl<'de> Visitor<'de> for Member<'_> {
-    type Value = Option<&'de RawValue>;
+/// Notes the values of those ways that end in `value`, `depth` names down, and follows the others.
+fn follow<'a>(value: &'a RawValue, depth: usize, ways: &[&Way<'_>], found: &mut [Option<&'a RawValue>]) {
+    let mut names = Vec::new();
+    for (position, way) in ways {
+        match way.get(depth) {
+            None => found[*position] = Some(value),
+            Some(name) if !names.contains(&name.as_ref()) => names.push(name),
+            Some(_) => {}
+        }
+    }
+    for (child, name) in children(value, &names).into_iter().zip(&names) {
+        if let Some(child) = child {
+            let goes_on = |(_, way): &&Way<'_>| way.get(depth).is_some_and(|next| next == name);
+            let further: Vec<_> = ways.iter().copied().filter(goes_on).collect();
+            follow(child, depth + 1, &further, found);
+        }
+    }
+}
+
+/// Reads an object for the values of some members; of a repeated key the last counts. It keeps nothing else, because this
+/// runs for each body.
+struct Members<'t>(&'t [&'t str]);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Vec<Option<&'de RawValue>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
-        while let Some(is_meant) = members.next_key_seed(IsKey(self.0))? {
-            if is_meant {
-                found = Some(members.next_value()?);
-            } else {
-                members.next_value::<IgnoredAny>()?;
+        let mut found = vec![None; self.0.len()];
+        while let Some(meant) = members.next_key_seed(Key(self.0))? {
+            match meant {
+                Some(place) => found[place] = Some(members.next_value()?),
+                None => {
+                    members.next_value::<IgnoredAny>()?;
+                }
             }
         }
         Ok(found)
     }
 }
 
-/// Whether a key is this one.
-struct IsKey<'t>(&'t str);
+/// Which of these a key is.
+struct Key<'t>(&'t [&'t str]);
 
-impl<'de> DeserializeSeed<'de> for IsKey<'_> {
-    type Value = bool;
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = Option<usize>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for IsKey<'_> {
-    type Value = bool;
+impl Visitor<'_> for Key<'_> {
+    type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
     }
 
-    fn visit_str<E: Error>(self, key: &str) -> Result<bool, E> {
-        Ok(key == self.0)
+    fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|name| *name == key))
     }
 }
 
-fn child<'a>(value: &'a RawValue, token: &str) -> Option<&'a RawValue> {
-    match value.get().as_bytes().first()? {
-        b'{' => serde_json::Deserializer::from_str(value.get()).deserialize_map(Member(token)).ok()?,
-        b'[' => {
-            let plain = token == "0" || !token.starts_with(['0', '+']);
-            let index: usize = plain.then(|| token.parse().ok())??;
-            let items: Vec<&'a RawValue> = serde_json::from_str(value.get()).ok()?;
-            items.get(index).copied()
+/// The members or items of these names, position by position.
+fn children<'a>(value: &'a RawValue, names: &[&str]) -> Vec<Option<&'a RawValue>> {
+    let found = match value.get().as_bytes().first() {
+        Some(b'{') if !names.is_empty() => {
+            serde_json::Deserializer::from_str(value.get()).deserialize_map(Members(names)).ok()
         }
+        Some(b'[') if !names.is_empty() => serde_json::from_str(value.get()).ok().map(|items: Vec<&RawValue>| {
+            names.iter().map(|name| index(name).and_then(|index| items.get(index).copied())).collect()
+        }),
         _ => None,
-    }
+    };
+    found.unwrap_or_default()
+}
+
+/// An item's place, as a pointer writes it.
+fn index(name: &str) -> Option<usize> {
+    let is_plain = name == "0" || !name.starts_with(['0', '+']);
+    is_plain.then(|| name.parse().ok())?
 }
 
 #[cfg(test)]
@@ -136,6 +185,17 @@ mod tests {
             assert_eq!(at(json, path), expected, "{path}");
         }
         assert_eq!(at(json, ""), Some(json));
+    }
+
+    #[test]
+    fn several_pointers_at_once_find_what_each_finds_alone() {
+        let json = br#"{"a":{"b":[1,{"c":2}],"d":3},"e":4,"a":{"b":[5,{"c":6}]},"":7}"#;
+        let all = ["", "/a", "/a/b", "/a/b/1/c", "/a/b/0", "/a/d", "/e", "/e/f", "/", "/a", "no pointer", "/a/b/2"];
+        let alone: Vec<_> = all.iter().map(|path| pointer(json, path).map(RawValue::get)).collect();
+        assert_eq!(alone[3..7], [Some("6"), Some("5"), None, Some("4")]);
+        let found = pointers(json, &all).unwrap();
+        assert_eq!(found.into_iter().map(|value| value.map(RawValue::get)).collect::<Vec<_>>(), alone);
+        assert!(pointers(b"{", &all).is_none());
     }
 
     #[test]

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use hikyaku_core::envelope::Envelope;
 use hikyaku_core::ids::MAX_ID_BYTES;
-use hikyaku_core::json;
 use jiff::Timestamp;
 use ring::digest::{SHA256, digest};
 
@@ -84,10 +83,9 @@ impl Verified {
     }
 
     fn of(delivery_id: String, envelope: Envelope, park: Option<ParkReason>, body: Bytes) -> Self {
-        let is_object = || json::pointer(&body, "").is_some_and(|value| value.get().starts_with('{'));
         let park = match park {
             _ if !envelope.is_json => Some(ParkReason::NotJson),
-            _ if !is_object() => Some(ParkReason::NotAnObject),
+            _ if !envelope.is_object => Some(ParkReason::NotAnObject),
             reason => reason,
         };
         let Envelope { event_type, timestamp, key, .. } = envelope;

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde_json::value::RawValue;
+
 use super::Headers;
 use crate::json;
 
@@ -47,15 +49,33 @@ impl Field {
 
     /// What stands in this place as text; `None` if there is nothing, it is no text, or it stands there twice.
     pub(super) fn text<'a>(&self, headers: &Headers<'a>, parts: &[&'a str], body: &[u8]) -> Option<Cow<'a, str>> {
+        self.text_by(headers, parts, |path| json::pointer(body, path))
+    }
+
+    /// The same where the body has been looked into: `value` gives what a pointer names in it.
+    pub(super) fn text_by<'a, 'b>(
+        &self,
+        headers: &Headers<'a>,
+        parts: &[&'a str],
+        value: impl FnOnce(&str) -> Option<&'b RawValue>,
+    ) -> Option<Cow<'a, str>> {
         match self {
             Self::Header(name) => {
                 headers.only(name).and_then(|value| std::str::from_utf8(value).ok()).map(Cow::Borrowed)
             }
-            Self::Pointer(path) => json::pointer(body, path).and_then(json::text_or_number).map(Cow::Owned),
+            Self::Pointer(path) => value(path).and_then(json::text_or_number).map(Cow::Owned),
             Self::Part(prefix) => {
                 let mut values = parts.iter().filter_map(|part| part.strip_prefix(prefix.as_str()));
                 values.next().filter(|_| values.next().is_none()).map(Cow::Borrowed)
             }
+        }
+    }
+
+    /// The pointer, if this is one.
+    pub(super) fn pointer(&self) -> Option<&str> {
+        match self {
+            Self::Pointer(path) => Some(path),
+            Self::Header(_) | Self::Part(_) => None,
         }
     }
 }

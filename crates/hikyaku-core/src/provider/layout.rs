@@ -25,18 +25,28 @@ impl Layout {
     /// Reads a delivery. `parts` are those of its signature's header; `id_is_signed` says whether its id is signed
     /// wherever it stands.
     pub(super) fn read(&self, headers: &Headers<'_>, parts: &[&str], body: &[u8], id_is_signed: bool) -> Envelope {
-        let text = |field: &Field| field.text(headers, parts, body).map(Cow::into_owned);
+        let places: Vec<_> = self.fields().filter_map(Field::pointer).collect();
+        let root = json::pointer(body, "");
+        let values = root.map(|root| json::all_within(root, &places)).unwrap_or_default();
+        let value = |path: &str| places.iter().zip(&values).find(|(place, _)| **place == path).and_then(|(_, value)| *value);
+        let text = |field: &Field| field.text_by(headers, parts, value).map(Cow::into_owned);
         let first =
             |fields: &[Field], is_usable: fn(&str) -> bool| fields.iter().filter_map(text).find(|text| is_usable(text));
         let contradiction = if id_is_signed { None } else { self.contradiction(text) };
         Envelope {
-            is_json: json::pointer(body, "").is_some(),
+            is_json: root.is_some(),
+            is_object: root.is_some_and(|root| root.get().starts_with('{')),
             id: first(&self.id, is_id),
             contradiction,
             event_type: first(&self.event_type, is_type).map(|word| self.whole_type(&word, text)),
             timestamp: first(&self.timestamp, |_| true).as_deref().and_then(timestamp::parse),
             key: first(&self.key, is_key),
         }
+    }
+
+    fn fields(&self) -> impl Iterator<Item = &Field> {
+        let Self { id, event_type, action, timestamp, key } = self;
+        id.iter().chain(event_type).chain(action).chain(timestamp).chain(key)
     }
 
     /// The type with its action, its words joined by dots whatever the provider joins them by.

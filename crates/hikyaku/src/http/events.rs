@@ -184,7 +184,7 @@ fn read_event(mut fields: Fields<'_>, now: Timestamp) -> Result<NewEvent, Vec<Fi
     Ok(NewEvent {
         content_hash: content_hash(&event_type, data, given),
         created_at: now,
-        key: business_key(&body),
+        key: business_key(data),
         body,
         id,
         event_type,

@@ -199,7 +199,7 @@ impl Intake {
         if !envelope.is_json {
             return not_json(body).to_owned();
         }
-        if !is_object(body) {
+        if !envelope.is_object {
             return "the body is JSON, but no object".to_owned();
         }
         if let Some(Contradiction { header, unsigned, signed }) = &envelope.contradiction {

@@ -347,12 +347,7 @@ mod tests {
         let sales = world.sales_between(from, to, to).into_iter().map(|sale| &sale.data);
         let listed: BTreeMap<_, _> = sales
             .chain(world.orders_between(from, to).into_iter().map(|order| &order.data))
-            .map(|data| {
-                (
-                    hikyaku_core::envelope::business_key(format!(r#"{{"data":{}}}"#, data.raw()).as_bytes()).unwrap(),
-                    data.clone(),
-                )
-            })
+            .map(|data| (hikyaku_core::envelope::business_key(data.raw()).unwrap(), data.clone()))
             .collect();
         assert_eq!(listed, last);
         for (key, data) in last.iter().filter(|(key, _)| key.starts_with("W-")) {

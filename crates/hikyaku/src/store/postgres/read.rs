@@ -23,8 +23,7 @@ const ENDED: &str = "SELECT webhook, state, reason, run FROM deliveries
 const ATTEMPTS: &str =
     "SELECT run, number, started_at, duration_micros, http_status, failure, error, response_body, webhook
     FROM attempts WHERE organization = $1 AND created_at = $2 AND event = $3 ORDER BY webhook, run, number";
-pub(super) const DELIVERY_BACKLOG: &str = "SELECT COUNT(*), MIN(due_at) FROM waiting";
-pub(super) const DELIVERIES_LEASED: &str = "SELECT COUNT(*), NULL::BIGINT FROM waiting WHERE owner IS NOT NULL";
+pub(super) const DELIVERY_BACKLOG: &str = "SELECT COUNT(*), MIN(due_at), COUNT(owner) FROM waiting";
 pub(super) const HELD_BACKLOG: &str = "SELECT COUNT(*), NULL::BIGINT FROM undelivered WHERE kind = 'held'";
 pub(super) const EFFECT_BACKLOG: &str = "SELECT (SELECT COUNT(*) FROM work), (SELECT MIN(due_at) FROM lanes)";
 pub(super) const LANE_BACKLOG: &str = "SELECT organization, route, COUNT(*) FROM lanes GROUP BY organization, route";
@@ -50,7 +49,6 @@ pub(super) const STATEMENTS: &[&str] = &[
     ENDED,
     ATTEMPTS,
     DELIVERY_BACKLOG,
-    DELIVERIES_LEASED,
     HELD_BACKLOG,
     EFFECT_BACKLOG,
     LANE_BACKLOG,
@@ -158,15 +156,14 @@ pub(super) fn attempt(row: &Row, first: usize) -> Result<AttemptRecord, StoreErr
 
 /// How much waits.
 pub(super) async fn backlog(transaction: &Transaction<'_>) -> Result<Backlog, StoreError> {
-    let (deliveries, oldest_delivery_due) = count_and_oldest(transaction, DELIVERY_BACKLOG).await?;
-    let (deliveries_leased, _) = count_and_oldest(transaction, DELIVERIES_LEASED).await?;
+    let waiting = transaction.one(DELIVERY_BACKLOG, &[]).await?;
     let (deliveries_held, _) = count_and_oldest(transaction, HELD_BACKLOG).await?;
     let (effects, oldest_effect_due) = count_and_oldest(transaction, EFFECT_BACKLOG).await?;
     let (webhooks_off, _) = count_and_oldest(transaction, WEBHOOKS_OFF).await?;
     Ok(Backlog {
-        deliveries,
-        deliveries_leased,
-        oldest_delivery_due,
+        deliveries: columns::number(&waiting, 0)?,
+        deliveries_leased: columns::number(&waiting, 2)?,
+        oldest_delivery_due: columns::optional_time(&waiting, 1)?,
         deliveries_held,
         effects,
         oldest_effect_due,

@@ -79,10 +79,8 @@ CREATE TABLE waiting (
 
 CREATE INDEX waiting_due ON waiting (organization COLLATE "POSIX", webhook COLLATE "POSIX", due_at, event COLLATE "POSIX");
 CREATE INDEX waiting_next ON waiting ((due_at + 0));
-CREATE INDEX waiting_leased ON waiting (owner) WHERE owner IS NOT NULL;
 CREATE INDEX waiting_time
     ON waiting (organization COLLATE "POSIX", (created_at + 0), event COLLATE "POSIX", webhook COLLATE "POSIX");
-CREATE INDEX waiting_age ON waiting (created_at);
 
 -- What a webhook subscribes to and has not got, for as long as it can be made due: missed while it was off, exhausted,
 -- or held. A delivery that waits never stands here.

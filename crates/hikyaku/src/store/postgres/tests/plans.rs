@@ -66,7 +66,6 @@ const EVERY_DAY: &[&str] = &[
 /// Statements that count what waits, or read all webhooks of an organization. Never history.
 const READ_ALL: &[&str] = &[
     read::DELIVERY_BACKLOG,
-    read::DELIVERIES_LEASED,
     read::HELD_BACKLOG,
     read::EFFECT_BACKLOG,
     read::LANE_BACKLOG,
