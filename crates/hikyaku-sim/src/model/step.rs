@@ -224,7 +224,8 @@ impl State {
     /// What must hold of a delivery whatever the step was.
     fn judge(&self, next: &Self, delivery: usize) -> Result<(), Promise> {
         let (before, after) = (self.view(delivery), next.view(delivery));
-        let arrived_after_all = before.state == DeliveryState::Cancelled && after.state == DeliveryState::Delivered;
+        let is_open_to_it = matches!(before.state, DeliveryState::Cancelled | DeliveryState::Exhausted);
+        let arrived_after_all = is_open_to_it && after.state == DeliveryState::Delivered;
         if before.state != DeliveryState::Waiting && before.state != after.state && !arrived_after_all {
             return Err(Promise::EndsOnce);
         }
@@ -282,7 +283,8 @@ impl State {
         let decision = finish.decision;
         let outcome = self.write(finish);
         let after = self.state_of_all();
-        let arrived = decision == Decision::Delivered && before[delivery].0 == DeliveryState::Cancelled;
+        let is_open_to_it = matches!(before[delivery].0, DeliveryState::Cancelled | DeliveryState::Exhausted);
+        let arrived = decision == Decision::Delivered && is_open_to_it;
         if !holds && before != after && !arrived {
             return Err(Promise::LeaseNeededToFinish);
         }

@@ -185,8 +185,11 @@ mod tests {
         let last = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
         let requests = format!("GET / HTTP/1.1\r\nhost: x\r\n{asks}\r\n\r\n{last}");
         stream.write_all(requests.as_bytes()).await.unwrap();
-        let answers = rest(stream).await;
-        assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 2, "it goes on as it began: {answers}");
+        let mut begin = [0; 15];
+        stream.read_exact(&mut begin).await.unwrap();
+        assert_eq!(begin, *b"HTTP/1.1 200 OK");
+        let others = rest(stream).await;
+        assert_eq!(others.matches("HTTP/1.1 200 OK\r\n").count(), 1, "it goes on as it began: {others}");
     }
 
     #[tokio::test]

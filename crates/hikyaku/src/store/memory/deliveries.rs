@@ -170,11 +170,16 @@ impl State {
         let ended_at = attempt.started_at.saturating_add(attempt.duration).unwrap_or(Timestamp::MAX);
         let (run, number, outcome) = (attempt.run, attempt.number, attempt.outcome);
         self.deliveries.write_attempt(&key, attempt);
+        let is_known_to_have_arrived = self.deliveries.is_answered(&key, run);
         let waiting =
             self.deliveries.waiting.get_mut(&key).filter(|waiting| waiting.is_leased_for(&owner, run, number));
         let Some(waiting) = waiting else {
             let arrived = decision == Decision::Delivered && self.deliveries.arrived_after_all(&key, run);
             return if arrived { FinishOutcome::Applied { switched_off: false } } else { FinishOutcome::LeaseLost };
+        };
+        let decision = match decision {
+            Decision::Exhausted { .. } if is_known_to_have_arrived => Decision::Delivered,
+            decision => decision,
         };
         let mut switched_off = false;
         match decision {
@@ -257,11 +262,21 @@ impl Deliveries {
         }
     }
 
-    /// Lets a delivery that was cancelled under its attempt end as what the endpoint knows it is.
+    /// Whether an attempt of this run was answered 2xx, as far as it has been written.
+    fn is_answered(&self, key: &DeliveryKey, run: u32) -> bool {
+        let mut attempts = self.attempts.get(key).into_iter().flat_map(BTreeMap::values);
+        attempts.any(|attempt| attempt.run == run && attempt.outcome.is_success())
+    }
+
+    /// Lets a delivery that was cancelled or given up under its attempt end as what the endpoint knows it is.
     fn arrived_after_all(&mut self, key: &DeliveryKey, run: u32) -> bool {
-        let ended = self.ended.get_mut(key).filter(|ended| ended.run == run && ended.state == DeliveryState::Cancelled);
-        let arrived = ended.map(|ended| *ended = Ended { run, state: DeliveryState::Delivered, reason: "" });
-        arrived.is_some()
+        let is_open_to_it = |ended: &&mut Ended| {
+            ended.run == run && matches!(ended.state, DeliveryState::Cancelled | DeliveryState::Exhausted)
+        };
+        let Some(ended) = self.ended.get_mut(key).filter(is_open_to_it) else { return false };
+        *ended = Ended { run, state: DeliveryState::Delivered, reason: "" };
+        self.undelivered.remove(key);
+        true
     }
 
     fn end(&mut self, key: &DeliveryKey, state: DeliveryState, reason: &'static str) {
