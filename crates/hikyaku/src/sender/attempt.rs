@@ -51,7 +51,8 @@ impl Sender {
         let decision = decide(&policy, delivery.history, record.outcome, retry_after, self.clock.schedule());
         let owner = Arc::clone(&self.owner);
         let notices = self.notices(&delivery, &record, decision);
-        let finish = FinishAttempt { key: delivery.key.clone(), owner, attempt: record, decision, notices };
+        let (key, created_at) = (delivery.key.clone(), delivery.created_at);
+        let finish = FinishAttempt { key, created_at, owner, attempt: record, decision, notices };
         match self.finish(&finish, lease_until).await {
             Some(FinishOutcome::Applied { switched_off }) => written(&delivery, &finish, switched_off),
             Some(FinishOutcome::LeaseLost) => {

@@ -46,6 +46,7 @@ impl Sender {
         };
         let delivery = ClaimedDelivery {
             key,
+            created_at: now,
             run: 1,
             attempt: 1,
             history: History::default(),

@@ -82,8 +82,9 @@ async fn queued(committer: &Committer, parts: usize) {
 fn lost_finish() -> FinishAttempt {
     let key = DeliveryKey { organization: acme(), event: event_id("nothing"), webhook: webhook_id("w") };
     let claimed = ClaimedDelivery {
-        run: 1,
         key,
+        created_at: Timestamp::UNIX_EPOCH,
+        run: 1,
         attempt: 1,
         history: Default::default(),
         interrupted: None,

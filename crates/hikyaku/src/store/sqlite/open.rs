@@ -65,6 +65,7 @@ pub(super) const SCHEMA: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0010_begun.sql")),
     M::up(include_str!("../migrations/sqlite/0011_old_secrets.sql")),
     M::up(include_str!("../migrations/sqlite/0012_taken.sql")),
+    M::up(include_str!("../migrations/sqlite/0013_waiting.sql")),
 ];
 
 /// Why a store could not be opened.
