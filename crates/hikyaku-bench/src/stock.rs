@@ -164,6 +164,6 @@ fn delivered(delivery: ClaimedDelivery, owner: &Arc<str>) -> FinishAttempt {
         error: String::new(),
         response_body: bytes::Bytes::new(),
     };
-    let owner = Arc::clone(owner);
-    FinishAttempt { key: delivery.key, owner, attempt, decision: Decision::Delivered, notices: None }
+    let (key, created_at, owner) = (delivery.key, delivery.created_at, Arc::clone(owner));
+    FinishAttempt { key, created_at, owner, attempt, decision: Decision::Delivered, notices: None }
 }

@@ -28,7 +28,8 @@ impl Layout {
         let places: Vec<_> = self.fields().filter_map(Field::pointer).collect();
         let root = json::pointer(body, "");
         let values = root.map(|root| json::all_within(root, &places)).unwrap_or_default();
-        let value = |path: &str| places.iter().zip(&values).find(|(place, _)| **place == path).and_then(|(_, value)| *value);
+        let value =
+            |path: &str| places.iter().zip(&values).find(|(place, _)| **place == path).and_then(|(_, value)| *value);
         let text = |field: &Field| field.text_by(headers, parts, value).map(Cow::into_owned);
         let first =
             |fields: &[Field], is_usable: fn(&str) -> bool| fields.iter().filter_map(text).find(|text| is_usable(text));

@@ -330,8 +330,7 @@ impl State {
             (None, Answer::Good) => Outcome::Answered(200),
             (None, Answer::Bad) => Outcome::Answered(500),
         };
-        let attempts = self.attempts(mutation);
-        let mut decision = decide(&policy(attempts), claimed.history, outcome, None, at(self.now));
+        let mut decision = decide(&policy(self.attempts(mutation)), claimed.history, outcome, None, at(self.now));
         if let (Some(Mutation::StaysOn), Decision::Exhausted { switch_off }) = (mutation, &mut decision) {
             *switch_off = false;
         }
@@ -349,7 +348,8 @@ impl State {
             error: String::new(),
             response_body: Bytes::new(),
         };
-        FinishAttempt { key: claimed.key.clone(), owner: owner.into(), attempt, decision, notices: None }
+        let (key, created_at) = (claimed.key.clone(), claimed.created_at);
+        FinishAttempt { key, created_at, owner: owner.into(), attempt, decision, notices: None }
     }
 
     /// How many attempts a run gets.

@@ -158,6 +158,9 @@ fn publish_span(
     caller: Option<trace::Context>,
     now: Timestamp,
 ) -> trace::Span {
+    if !trace::is_on() {
+        return trace::Span::none();
+    }
     let place = trace::Context::of(trace::EVENT, &[organization.as_str(), event.as_str()]);
     let mut span = trace::Span::start("publish", trace::Kind::Server, place, None, now);
     span.tell("hikyaku.organization", organization.as_str());

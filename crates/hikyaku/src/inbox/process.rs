@@ -346,6 +346,9 @@ pub(super) fn end(row: &WorkRow, state: EffectState, failures: u32, detail: Stri
 
 /// An effect in its row's trace.
 pub(super) fn effect_span(lane: &LaneKey, row: &WorkRow, now: Timestamp) -> trace::Span {
+    if !trace::is_on() {
+        return trace::Span::none();
+    }
     let received = trace::Context::of(trace::ROW, &[lane.organization.as_str(), &lane.provider, &row.delivery]);
     let mut span = trace::Span::start("effect", trace::Kind::Internal, received.child(), Some(received), now);
     span.tell("hikyaku.organization", lane.organization.as_str());

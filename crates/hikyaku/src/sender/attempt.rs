@@ -51,7 +51,8 @@ impl Sender {
         let decision = decide(&policy, delivery.history, record.outcome, retry_after, self.clock.schedule());
         let owner = Arc::clone(&self.owner);
         let notices = self.notices(&delivery, &record, decision);
-        let finish = FinishAttempt { key: delivery.key.clone(), owner, attempt: record, decision, notices };
+        let (key, created_at) = (delivery.key.clone(), delivery.created_at);
+        let finish = FinishAttempt { key, created_at, owner, attempt: record, decision, notices };
         match self.finish(&finish, lease_until).await {
             Some(FinishOutcome::Applied { switched_off }) => written(&delivery, &finish, switched_off),
             Some(FinishOutcome::LeaseLost) => {
@@ -128,8 +129,11 @@ impl Sender {
     }
 }
 
-/// An attempt's place in its event's trace, and its span there.
-fn begin_span(delivery: &ClaimedDelivery, now: Timestamp) -> (trace::Context, trace::Span) {
+/// An attempt's place in its event's trace, if anybody asks for it, and its span there.
+fn begin_span(delivery: &ClaimedDelivery, now: Timestamp) -> (Option<trace::Context>, trace::Span) {
+    if !trace::is_on() && !delivery.webhook.settings.trace_context {
+        return (None, trace::Span::none());
+    }
     let key = &delivery.key;
     let event = trace::Context::of(trace::EVENT, &[key.organization.as_str(), key.event.as_str()]);
     let place = event.child();
@@ -141,7 +145,7 @@ fn begin_span(delivery: &ClaimedDelivery, now: Timestamp) -> (trace::Context, tr
     span.tell_number("hikyaku.attempt", delivery.attempt);
     span.tell("http.request.method", "POST");
     span.tell("server.address", delivery.webhook.url.as_url().host_str().unwrap_or_default());
-    (place, span)
+    (Some(place), span)
 }
 
 fn end_span(mut span: trace::Span, outcome: Outcome, error: &str) {

@@ -101,6 +101,14 @@ impl fmt::Debug for Sender {
     }
 }
 
+/// What a publish can count on.
+struct Reserved {
+    /// Slots for first attempts.
+    permits: HashMap<WebhookId, Vec<Permit>>,
+    /// Deliveries that will probably come of it.
+    deliveries: usize,
+}
+
 impl Sender {
     /// A sender. `owner` names this process in its leases and must be new at every start. It makes first attempts from
     /// now on; retries need [`Sender::run`].
@@ -164,12 +172,12 @@ impl Sender {
         organization: OrganizationId,
         events: Vec<NewEvent>,
     ) -> Result<PublishOutcome, StoreError> {
-        let mut permits = self.reserve(&organization, &events).await?;
+        let Reserved { mut permits, deliveries } = self.reserve(&organization, &events).await?;
         let room = permits.iter().map(|(webhook, permits)| (webhook.clone(), count(permits))).collect();
         let (lease, due_at) = (self.lease(), self.clock.schedule());
         crash::point("publish.asked");
-        let mut outcome =
-            self.committer.publish(Publish { organization, events, due_at, lease, room, about: None }).await?;
+        let publish = Publish { organization, events, due_at, lease, room, about: None };
+        let mut outcome = self.committer.publish(publish, deliveries).await?;
         crash::point("publish.committed");
         if let PublishOutcome::Stored(events) = &mut outcome {
             for event in events {
@@ -180,20 +188,17 @@ impl Sender {
     }
 
     /// Reserves slots for as many first attempts as these events may bring.
-    async fn reserve(
-        &self,
-        organization: &OrganizationId,
-        events: &[NewEvent],
-    ) -> Result<HashMap<WebhookId, Vec<Permit>>, StoreError> {
-        let mut reserved = HashMap::new();
-        if !self.settings.attempts_first {
-            return Ok(reserved);
-        }
+    async fn reserve(&self, organization: &OrganizationId, events: &[NewEvent]) -> Result<Reserved, StoreError> {
+        let mut reserved = Reserved { permits: HashMap::new(), deliveries: 0 };
         for webhook in self.store.webhooks(organization).await?.iter() {
             let wanted = events.iter().filter(|event| webhook.takes(event.event_type.as_str())).count();
+            reserved.deliveries += wanted;
+            if !self.settings.attempts_first {
+                continue;
+            }
             let permits = self.slots.reserve(webhook, u32::try_from(wanted).unwrap_or(u32::MAX));
             if !permits.is_empty() {
-                reserved.insert(webhook.id.clone(), permits);
+                reserved.permits.insert(webhook.id.clone(), permits);
             }
         }
         Ok(reserved)

@@ -25,13 +25,13 @@ pub(super) fn request(
     delivery: &ClaimedDelivery,
     timeout: Duration,
     now: Timestamp,
-    place: trace::Context,
+    place: Option<trace::Context>,
 ) -> Result<Request, InvalidKey> {
     let webhook = &*delivery.webhook;
     let mut headers = own_headers(webhook);
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(USER_AGENT, PRODUCT);
-    if webhook.settings.trace_context {
+    if let Some(place) = place.filter(|_| webhook.settings.trace_context) {
         headers.insert(HeaderName::from_static(trace::TRACEPARENT), place.header());
     }
     let id = delivery.key.event.as_str();

@@ -46,6 +46,7 @@ impl Sender {
         };
         let delivery = ClaimedDelivery {
             key,
+            created_at: now,
             run: 1,
             attempt: 1,
             history: History::default(),
@@ -57,7 +58,7 @@ impl Sender {
             webhook,
         };
         let place = trace::Context::of(trace::EVENT, &[delivery.key.organization.as_str(), event.as_str()]).child();
-        let response = match request(&delivery, timeout, now, place) {
+        let response = match request(&delivery, timeout, now, Some(place)) {
             Ok(request) => self.transport.post(request).await,
             Err(error) => Response {
                 outcome: Outcome::Failed(FailureKind::Local),

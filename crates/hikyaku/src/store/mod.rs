@@ -56,6 +56,12 @@ pub trait Store: Send + Sync + 'static {
     /// A conflict or a lost lease is an answer, not an error, and keeps nothing else of the group from being written.
     async fn commit(&self, group: Group) -> Result<GroupOutcome, StoreError>;
 
+    /// How many groups it is worth handing over at a time. More than one only where the store itself lets one be committed
+    /// while another is written.
+    fn commits_at_once(&self) -> usize {
+        1
+    }
+
     /// Registers a webhook under a new id; one that is taken is [`StoreError::Damaged`].
     async fn create_webhook(&self, webhook: Webhook) -> Result<(), StoreError>;
 

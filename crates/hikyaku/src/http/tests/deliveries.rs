@@ -2,23 +2,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hikyaku_core::delivery::{Decision, FailureKind, Outcome};
-use hikyaku_core::ids::{DeliveryKey, EventId, WebhookId};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::store::{AttemptRecord, FinishAttempt, Group, Store};
+use crate::store::AttemptRecord;
 
 impl Api {
     /// Publishes an event whose one delivery then ends, or fails, like this.
     async fn attempted(&self, webhook: &str, event: &str, data: &str, outcome: Outcome, decision: Decision) {
         let body = format!(r#"{{"type":"sale.created","data":{data},"id":"{event}"}}"#);
         assert_eq!(self.post(&format!("{ACME}/events"), body).await.status, 202);
-        let key = DeliveryKey {
-            organization: OrganizationId::parse("acme").unwrap(),
-            event: EventId::parse(event).unwrap(),
-            webhook: WebhookId::parse(webhook).unwrap(),
-        };
         let attempt = AttemptRecord {
             run: 1,
             number: 1,
@@ -28,8 +22,7 @@ impl Api {
             error: String::new(),
             response_body: Bytes::new(),
         };
-        let finish = FinishAttempt { key, owner: "test".into(), attempt, decision, notices: None };
-        self.store.commit(Group { finish_attempts: vec![finish], ..Group::default() }).await.unwrap();
+        self.finish(webhook, event, attempt, decision).await;
     }
 
     /// The ids of the deliveries that a search shows, page by page.

@@ -2,12 +2,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hikyaku_core::delivery::{Decision, FailureKind, Outcome};
-use hikyaku_core::ids::{DeliveryKey, EventId, WebhookId};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::store::{AttemptRecord, FinishAttempt, Group, Store};
+use crate::store::AttemptRecord;
 
 impl Api {
     /// Publishes an event and writes attempts of its delivery, as the sender would.
@@ -15,13 +14,7 @@ impl Api {
         let body = format!(r#"{{"type":"sale.created","data":1,"id":"{event}"}}"#);
         assert_eq!(self.post(&format!("{ACME}/events"), body).await.status, 202);
         for (attempt, decision) in attempts {
-            let key = DeliveryKey {
-                organization: OrganizationId::parse("acme").unwrap(),
-                event: EventId::parse(event).unwrap(),
-                webhook: WebhookId::parse(webhook).unwrap(),
-            };
-            let finish = FinishAttempt { key, owner: "test".into(), attempt, decision, notices: None };
-            self.store.commit(Group { finish_attempts: vec![finish], ..Group::default() }).await.unwrap();
+            self.finish(webhook, event, attempt, decision).await;
         }
     }
 }

@@ -21,7 +21,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::Router;
 use hikyaku_core::address::TargetPolicy;
-use hikyaku_core::ids::OrganizationId;
+use hikyaku_core::delivery::Decision;
+use hikyaku_core::ids::{DeliveryKey, EventId, OrganizationId, WebhookId};
 use hikyaku_core::provider::Preset;
 use hikyaku_core::signature::Secret;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -36,7 +37,7 @@ use crate::outbound::{Client, Request, Resolve, ResolveError, Response, Transpor
 use crate::role::Roles;
 use crate::sender::{Sender, Settings as SenderSettings};
 use crate::store::memory::MemoryStore;
-use crate::store::{Committer, SharedStore};
+use crate::store::{AttemptRecord, Committer, FinishAttempt, Group, SharedStore, Store};
 
 /// The organization of most tests.
 const ACME: &str = "/v1/organizations/acme";
@@ -170,6 +171,15 @@ impl Api {
 
     async fn delete(&self, path: &str) -> Answer {
         Answer::of(self.request(Method::DELETE, path)).await
+    }
+
+    /// Writes an attempt of a delivery, as the sender would.
+    async fn finish(&self, webhook: &str, event: &str, attempt: AttemptRecord, decision: Decision) {
+        let (organization, event) = (OrganizationId::parse("acme").unwrap(), EventId::parse(event).unwrap());
+        let created_at = self.store.event(&organization, &event).await.unwrap().unwrap().created_at;
+        let key = DeliveryKey { organization, event, webhook: WebhookId::parse(webhook).unwrap() };
+        let finish = FinishAttempt { key, created_at, owner: "test".into(), attempt, decision, notices: None };
+        self.store.commit(Group { finish_attempts: vec![finish], ..Group::default() }).await.unwrap();
     }
 
     /// Registers a webhook for every event and gives its id.

@@ -104,6 +104,18 @@ pub(crate) async fn a_finish_without_the_lease_changes_nothing(store: &dyn Store
     assert_eq!(finish(store, &claimed[0], "a", 0, OK, Decision::Delivered).await, APPLIED);
 }
 
+pub(crate) async fn a_finish_of_an_event_that_was_published_anew_leaves_no_trace(store: &dyn Store) {
+    let claimed = claimed(store, &["e"]).await;
+    let older = ClaimedDelivery { created_at: at(-1), ..claimed[0].clone() };
+    for decision in [Decision::Delivered, retry(60)] {
+        assert_eq!(finish(store, &older, "a", 0, OK, decision).await, FinishOutcome::LeaseLost);
+    }
+    assert!(view(store, "e", "w").await.in_flight);
+    assert_eq!(finish(store, &claimed[0], "a", 0, OK, Decision::Delivered).await, APPLIED);
+    assert_eq!(finish(store, &older, "a", 0, OK, Decision::Delivered).await, FinishOutcome::LeaseLost);
+    assert_eq!(log(store, "w").await.len(), 1);
+}
+
 pub(crate) async fn the_same_finish_again_leaves_one_line(store: &dyn Store) {
     let claimed = claimed(store, &["e"]).await;
     let finish = finish_of(&claimed[0], "a", 0, ERROR, retry(60));

@@ -188,7 +188,8 @@ pub(in crate::store) fn finish_of(
         error: if outcome.http_status() == 0 { "no answer".into() } else { String::new() },
         response_body: Bytes::from_static(b"answer"),
     };
-    FinishAttempt { key: claimed.key.clone(), owner: owner.into(), attempt, decision, notices: None }
+    let (key, created_at) = (claimed.key.clone(), claimed.created_at);
+    FinishAttempt { key, created_at, owner: owner.into(), attempt, decision, notices: None }
 }
 
 pub(in crate::store) async fn commit_finish(store: &dyn Store, finish: FinishAttempt) -> FinishOutcome {

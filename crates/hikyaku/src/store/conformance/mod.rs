@@ -77,6 +77,7 @@ macro_rules! conformance_suite {
                 a_webhook_that_is_off_keeps_the_older_reason,
                 r14_a_late_success_switches_nothing_on,
                 a_finish_without_the_lease_changes_nothing,
+                a_finish_of_an_event_that_was_published_anew_leaves_no_trace,
                 the_same_finish_again_leaves_one_line,
                 s17_a_finish_of_another_organization_touches_nothing,
                 deleting_a_webhook_cancels_what_waits,

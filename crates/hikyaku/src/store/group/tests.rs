@@ -18,14 +18,20 @@ struct Gated {
     /// One permit per commit that has come to the gate.
     arrived: Semaphore,
     groups: Mutex<Vec<usize>>,
+    /// How many of them were finishes, and how many were not.
+    shares: Mutex<Vec<[usize; 2]>>,
 }
 
 impl Gated {
-    fn start(max_queued_parts: usize) -> (Arc<Self>, Committer) {
+    fn closed() -> Arc<Self> {
         let (gate, arrived) = (Semaphore::new(0), Semaphore::new(0));
-        let gated = Arc::new(Self { store: MemoryStore::new(), gate, arrived, groups: Mutex::default() });
+        Arc::new(Self { store: MemoryStore::new(), gate, arrived, groups: Mutex::default(), shares: Mutex::default() })
+    }
+
+    fn start(max_queued_parts: usize) -> (Arc<Self>, Committer) {
+        let gated = Self::closed();
         let inner = gated.clone();
-        let committer = Committer::over(move |group| inner.clone().commit(group), max_queued_parts);
+        let committer = Committer::over(move |group| inner.clone().commit(group), max_queued_parts, 1);
         (gated, committer)
     }
 
@@ -33,6 +39,8 @@ impl Gated {
         let Group { finish_attempts, finish_lanes, publish, record } = &group;
         let parts = finish_attempts.len() + finish_lanes.len() + publish.len() + record.len();
         self.groups.lock().unwrap().push(parts);
+        let finishes = finish_attempts.len() + finish_lanes.len();
+        self.shares.lock().unwrap().push([finishes, parts - finishes]);
         self.arrived.add_permits(1);
         self.gate.acquire().await.unwrap().forget();
         self.store.commit(group).await
@@ -55,12 +63,18 @@ fn record(committer: &Committer, delivery: &str) -> JoinHandle<Result<RecordOutc
 
 fn publish(committer: &Committer, ids: &[&str]) -> JoinHandle<Result<PublishOutcome, StoreError>> {
     let (committer, publish) = (committer.clone(), publish_of(ids));
-    tokio::spawn(async move { committer.publish(publish).await })
+    tokio::spawn(async move { committer.publish(publish, 0).await })
+}
+
+fn finish(committer: &Committer) -> JoinHandle<Result<FinishOutcome, StoreError>> {
+    let committer = committer.clone();
+    tokio::spawn(async move { committer.finish_attempt(lost_finish()).await })
 }
 
 /// Waits until so many parts are queued. The tests run on one thread, so that a yield lets every other task go on.
 async fn queued(committer: &Committer, parts: usize) {
-    while committer.queue.max_capacity() - committer.queue.capacity() < parts {
+    let in_queue = |queue: &mpsc::Sender<Part>| queue.max_capacity() - queue.capacity();
+    while in_queue(&committer.new) + in_queue(&committer.finishes) < parts {
         yield_now().await;
     }
 }
@@ -68,8 +82,9 @@ async fn queued(committer: &Committer, parts: usize) {
 fn lost_finish() -> FinishAttempt {
     let key = DeliveryKey { organization: acme(), event: event_id("nothing"), webhook: webhook_id("w") };
     let claimed = ClaimedDelivery {
-        run: 1,
         key,
+        created_at: Timestamp::UNIX_EPOCH,
+        run: 1,
         attempt: 1,
         history: Default::default(),
         interrupted: None,
@@ -121,10 +136,7 @@ async fn every_caller_gets_its_own_answer() {
     gated.at_the_gate().await;
     let (again, other) = (record(&committer, "d"), record(&committer, "other"));
     let events = publish(&committer, &["e1", "e2"]);
-    let finish = {
-        let committer = committer.clone();
-        tokio::spawn(async move { committer.finish_attempt(lost_finish()).await })
-    };
+    let finish = finish(&committer);
     queued(&committer, 4).await;
     gated.open();
     assert_eq!(first.await.unwrap().unwrap(), RecordOutcome::Stored);
@@ -134,6 +146,25 @@ async fn every_caller_gets_its_own_answer() {
     let PublishOutcome::Stored(events) = events.await.unwrap().unwrap() else { panic!("a conflict") };
     assert_eq!(events.iter().map(|event| event.id.as_str()).collect::<Vec<_>>(), ["e1", "e2"]);
     assert_eq!(*gated.groups.lock().unwrap(), [1, 4]);
+}
+
+#[tokio::test]
+async fn as_many_groups_are_committed_at_once_as_the_store_takes() {
+    let gated = Gated::closed();
+    let inner = gated.clone();
+    let committer = Committer::over(move |group| inner.clone().commit(group), 10, 2);
+    let mut calls = Vec::new();
+    for delivery in ["first", "second"] {
+        calls.push(record(&committer, delivery));
+        gated.at_the_gate().await;
+    }
+    calls.extend([record(&committer, "third"), record(&committer, "fourth")]);
+    queued(&committer, 2).await;
+    gated.open();
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), RecordOutcome::Stored);
+    }
+    assert_eq!(*gated.groups.lock().unwrap(), [1, 1, 2]);
 }
 
 #[tokio::test]
@@ -155,6 +186,28 @@ async fn a_caller_that_went_away_drops_no_write() {
 }
 
 #[tokio::test]
+async fn finishes_and_what_is_new_take_turns_however_many_wait() {
+    let (gated, committer) = Gated::start(MAX_GROUP_WRITES);
+    let first = record(&committer, "first");
+    gated.at_the_gate().await;
+    let finishes: Vec<_> = (0..2 * MAX_GROUP_WRITES).map(|_| finish(&committer)).collect();
+    queued(&committer, MAX_GROUP_WRITES).await;
+    let new: Vec<_> = (0..MAX_GROUP_WRITES).map(|number| record(&committer, &format!("d{number}"))).collect();
+    queued(&committer, 2 * MAX_GROUP_WRITES).await;
+    gated.gate.add_permits(1);
+    assert!(first.await.unwrap().is_ok());
+    gated.at_the_gate().await;
+    assert_eq!(gated.shares.lock().unwrap()[1], [MAX_GROUP_WRITES / 2; 2]);
+    gated.open();
+    for call in new {
+        assert_eq!(call.await.unwrap().unwrap(), RecordOutcome::Stored);
+    }
+    for call in finishes {
+        assert_eq!(call.await.unwrap().unwrap(), FinishOutcome::LeaseLost);
+    }
+}
+
+#[tokio::test]
 async fn a_full_queue_refuses_what_is_new_and_lets_finishes_wait() {
     let (gated, committer) = Gated::start(2);
     let mut calls = vec![record(&committer, "first")];
@@ -163,13 +216,10 @@ async fn a_full_queue_refuses_what_is_new_and_lets_finishes_wait() {
     queued(&committer, 2).await;
     let refused = committer.record(row("d3", "k", 0)).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
-    let refused = committer.publish(publish_of(&["e"])).await;
+    let refused = committer.publish(publish_of(&["e"]), 0).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
 
-    let finish = tokio::spawn({
-        let committer = committer.clone();
-        async move { committer.finish_attempt(lost_finish()).await }
-    });
+    let finish = finish(&committer);
     yield_now().await;
     assert!(!finish.is_finished());
     gated.open();
@@ -198,7 +248,7 @@ async fn an_error_reaches_everyone_of_its_group_and_nobody_else() {
 
 #[tokio::test]
 async fn a_store_that_panics_leaves_an_unknown_outcome_and_no_one_waiting() {
-    let committer = Committer::over(|_| async { panic!("a defect of the store") }, 10);
+    let committer = Committer::over(|_| async { panic!("a defect of the store") }, 10, 2);
     let unknown = committer.record(row("d", "k", 0)).await;
     assert!(matches!(unknown, Err(StoreError::Unknown(_))), "{unknown:?}");
     let ended = committer.record(row("d", "k", 0)).await;
@@ -212,7 +262,7 @@ async fn the_task_ends_with_the_last_handle_and_after_the_last_write() {
     gated.at_the_gate().await;
     let second = record(&committer, "second");
     queued(&committer, 1).await;
-    let queue = committer.queue.downgrade();
+    let queue = committer.new.downgrade();
     for call in [first, second] {
         call.abort();
         let _ = call.await;

@@ -90,6 +90,7 @@ impl Waiting {
     ) -> ClaimedDelivery {
         ClaimedDelivery {
             key,
+            created_at: event.created_at,
             run: self.run,
             attempt: self.attempt(),
             history: self.history,
@@ -166,7 +167,10 @@ impl State {
     }
 
     pub(super) fn finish_attempt(&mut self, finish: FinishAttempt) -> FinishOutcome {
-        let FinishAttempt { key, owner, attempt, decision, notices } = finish;
+        let FinishAttempt { key, created_at, owner, attempt, decision, notices } = finish;
+        if self.deliveries.event_of(&key).is_none_or(|event| event.created_at != created_at) {
+            return FinishOutcome::LeaseLost;
+        }
         let ended_at = attempt.started_at.saturating_add(attempt.duration).unwrap_or(Timestamp::MAX);
         let (run, number, outcome) = (attempt.run, attempt.number, attempt.outcome);
         self.deliveries.write_attempt(&key, attempt);

@@ -18,6 +18,8 @@ use super::{FinishNotices, Lease};
 pub struct ClaimedDelivery {
     /// Which delivery.
     pub key: DeliveryKey,
+    /// When its event was published, by the wall clock: stores find it by that, too.
+    pub created_at: Timestamp,
     /// Which run: the publish began the first one, and each later one was asked for.
     pub run: u32,
     /// The attempt of the run that the lease is for, from 1. With the run and the owner it is the lease's token.
@@ -84,6 +86,9 @@ pub struct DeliveryClaims {
 pub struct FinishAttempt {
     /// Which delivery.
     pub key: DeliveryKey,
+    /// When its event was published, as the claim or the publish gave it. One that was dropped since and published anew under
+    /// the same id is another event.
+    pub created_at: Timestamp,
     /// Who held the lease. A lease that has ended but that nobody took over is still held.
     pub owner: Arc<str>,
     /// What is written into the log. A webhook that this switches off is off since the attempt's end.

@@ -70,6 +70,10 @@ use nudges::Nudges;
 pub use open::{OpenError, Options, migrate};
 use webhooks::WebhookCache;
 
+/// Groups that are committed at a time: while one waits for the database, the next is made ready. A third made nothing
+/// faster (docs/performance.md).
+const COMMITS_AT_ONCE: usize = 2;
+
 /// The store in a PostgreSQL database.
 pub struct PostgresStore {
     db: Database,
@@ -90,6 +94,10 @@ impl fmt::Debug for PostgresStore {
 
 #[async_trait]
 impl Store for PostgresStore {
+    fn commits_at_once(&self) -> usize {
+        COMMITS_AT_ONCE
+    }
+
     async fn commit(&self, group: Group) -> Result<GroupOutcome, StoreError> {
         let times: Vec<_> = commit::times(&group).collect();
         let (deliveries, lanes) = (commit::due_deliveries(&group), commit::due_lanes(&group));

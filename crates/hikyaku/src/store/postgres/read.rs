@@ -16,8 +16,8 @@ use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, RouteBacklog
 const DAY: &str = "SELECT created_at FROM event_ids WHERE organization = $1 AND id = $2";
 const EVENT: &str = "SELECT type, timestamp, body, created_at FROM events
     WHERE organization = $1 AND created_at = $2 AND id = $3";
-const WAITING: &str =
-    "SELECT webhook, due_at, owner IS NOT NULL, run FROM waiting WHERE organization = $1 AND event = $2";
+const WAITING: &str = "SELECT webhook, due_at, owner IS NOT NULL, run FROM waiting
+    WHERE organization = $1 AND created_at = $2 AND event = $3";
 const ENDED: &str = "SELECT webhook, state, reason, run FROM deliveries
     WHERE organization = $1 AND created_at = $2 AND event = $3";
 const ATTEMPTS: &str =
@@ -93,7 +93,7 @@ async fn deliveries(
     created_at: i64,
 ) -> Result<BTreeMap<WebhookId, DeliveryView>, StoreError> {
     let mut found = BTreeMap::new();
-    for row in transaction.query(WAITING, &[&organization, &event]).await? {
+    for row in transaction.query(WAITING, &[&organization, &created_at, &event]).await? {
         let delivery = waiting(&row)?;
         found.insert(delivery.webhook.clone(), delivery);
     }

@@ -12,7 +12,7 @@ use super::transaction::Transaction;
 use super::webhook_row::{off_columns, off_reason};
 use super::webhooks;
 use crate::store::{
-    Missed, MissedEntry, MissedEvents, MissedPosition, MissedQuery, NewEvent, ResendOutcome, StoreError,
+    FinishAttempt, Missed, MissedEntry, MissedEvents, MissedPosition, MissedQuery, NewEvent, ResendOutcome, StoreError,
     UndeliveredKind, Which,
 };
 
@@ -43,10 +43,11 @@ const FORGET: &str = "DELETE FROM undelivered WHERE organization = $1 AND webhoo
 const GO_ON: &str = "WITH last AS (
         DELETE FROM deliveries WHERE organization = $1 AND webhook = $2 AND event = ANY($3)
             AND created_at = ANY($4) AND created_at BETWEEN $5 AND $6
-        RETURNING event, run)
+        RETURNING created_at, event, run)
     UPDATE waiting w SET run = last.run + 1 FROM last,
         LATERAL (SELECT ctid AS tuple FROM waiting w
-            WHERE w.organization = $1 AND w.event = last.event AND w.webhook = $2 LIMIT 1) found
+            WHERE w.organization = $1 AND w.created_at = last.created_at AND w.event = last.event AND w.webhook = $2
+            LIMIT 1) found
     WHERE w.ctid = found.tuple";
 const OF_EVENT: &str = "SELECT webhook, kind, off_since, off_event FROM undelivered
     WHERE organization = $1 AND event = $2 ORDER BY webhook";
@@ -92,23 +93,21 @@ pub(super) async fn note_off(
     Ok(())
 }
 
-/// A delivery that is exhausted: which, of an event of when, and in which run.
-pub(super) type Exhausted<'a> = (&'a DeliveryKey, i64, u32);
-
-/// Notes that deliveries are exhausted, but for those of which an earlier run was delivered: there the webhook has the event.
+/// Notes which deliveries are exhausted by these attempts, but for those of which an earlier run was delivered: there the
+/// webhook has the event.
 pub(super) async fn note_exhausted(
     transaction: &Transaction<'_>,
-    exhausted: &[Exhausted<'_>],
+    exhausted: &[&FinishAttempt],
 ) -> Result<(), StoreError> {
     if exhausted.is_empty() {
         return Ok(());
     }
-    let keys = || exhausted.iter().map(|(key, ..)| key);
+    let keys = || exhausted.iter().map(|finish| &finish.key);
     let organizations: Vec<_> = keys().map(|key| key.organization.as_str()).collect();
     let events: Vec<_> = keys().map(|key| key.event.as_str()).collect();
     let webhooks: Vec<_> = keys().map(|key| key.webhook.as_str()).collect();
-    let created: Vec<_> = exhausted.iter().map(|(_, created_at, _)| *created_at).collect();
-    let runs: Vec<_> = exhausted.iter().map(|(.., run)| i64::from(*run)).collect();
+    let created: Vec<_> = exhausted.iter().map(|finish| millis(finish.created_at)).collect();
+    let runs: Vec<_> = exhausted.iter().map(|finish| i64::from(finish.attempt.run)).collect();
     transaction.execute(NOTE_EXHAUSTED, &[&organizations, &events, &webhooks, &created, &runs]).await?;
     Ok(())
 }

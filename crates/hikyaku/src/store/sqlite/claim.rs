@@ -22,13 +22,13 @@ use super::webhooks::WebhookCache;
 use super::writer::Transaction;
 use crate::store::{ClaimedDelivery, DeliveryClaim, DeliveryClaims, StoreError};
 
-const DUE: &str = "SELECT event FROM waiting
+const DUE: &str = "SELECT event, created_at FROM waiting
     WHERE organization = ?1 AND webhook = ?2 AND due_at <= ?3 ORDER BY due_at, event LIMIT ?4";
 const EVENT: &str = "SELECT type, body FROM events WHERE organization = ?1 AND id = ?2";
 const LOOK: &str = "SELECT run, attempt, spoiled, attempt_started_at, due_at FROM waiting
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND due_at <= ?4";
-const TAKE: &str = "UPDATE waiting SET owner = ?4, due_at = ?5, attempt = ?6, attempt_started_at = ?7
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4 AND due_at <= ?5";
+const TAKE: &str = "UPDATE waiting SET owner = ?5, due_at = ?6, attempt = ?7, attempt_started_at = ?8
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4";
 const FIRST_ATTEMPT: &str = "SELECT started_at FROM attempts
     WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND run = ?4 AND number = 1";
 
@@ -44,6 +44,7 @@ pub(super) struct Found {
 
 struct Due {
     key: DeliveryKey,
+    created_at: Timestamp,
     event_type: EventType,
     body: Bytes,
 }
@@ -132,8 +133,8 @@ impl<'a> Walk<'a> {
             self.found.claims.saturated.push(webhook.clone());
         }
         events.truncate(slots.min(left));
-        for event in events {
-            self.keep(webhook, event)?;
+        for (event, created_at) in events {
+            self.keep(webhook, event, created_at)?;
         }
         if self.found.due.len() == self.claim.limit as usize {
             self.found.claims.stopped_at = Some(webhook.clone());
@@ -161,24 +162,34 @@ impl<'a> Walk<'a> {
         Ok(own.copied().unwrap_or(self.claim.slots_each))
     }
 
-    fn due_events(&mut self, (organization, webhook): &WebhookKey, most: usize) -> Result<Vec<EventId>, StoreError> {
+    /// Of which events something is due, and when they were published.
+    fn due_events(
+        &mut self,
+        (organization, webhook): &WebhookKey,
+        most: usize,
+    ) -> Result<Vec<(EventId, Timestamp)>, StoreError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let parameters = params![organization.as_str(), webhook.as_str(), millis(self.claim.now), most];
         let mut rows = self.due.query(parameters)?;
         let mut events = Vec::new();
         while let Some(row) = rows.next()? {
-            events.push(columns::event_id(row, 0)?);
+            events.push((columns::event_id(row, 0)?, columns::time(row, 1)?));
         }
         Ok(events)
     }
 
     /// Keeps a due delivery with its event. An event never changes, so that it can be read before the delivery is taken.
-    fn keep(&mut self, (organization, webhook): &WebhookKey, event: EventId) -> Result<(), StoreError> {
+    fn keep(
+        &mut self,
+        (organization, webhook): &WebhookKey,
+        event: EventId,
+        created_at: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut rows = self.event.query([organization.as_str(), event.as_str()])?;
         let row = rows.next()?.ok_or_else(|| StoreError::Damaged(format!("a delivery's event {event} is missing")))?;
         let (event_type, body) = (columns::event_type(row, 0)?, columns::body(row, 1)?);
         let key = DeliveryKey { organization: organization.clone(), event, webhook: webhook.clone() };
-        self.found.due.push(Due { key, event_type, body });
+        self.found.due.push(Due { key, created_at, event_type, body });
         Ok(())
     }
 }
@@ -201,8 +212,8 @@ fn take_one(
     claim: &DeliveryClaim,
     due: Due,
 ) -> Result<Option<ClaimedDelivery>, StoreError> {
-    let Due { key, event_type, body } = due;
-    let Some(begun) = begun(transaction.db, &key, claim.now)? else { return Ok(None) };
+    let Due { key, created_at, event_type, body } = due;
+    let Some(begun) = begun(transaction.db, &key, created_at, claim.now)? else { return Ok(None) };
     let Begun { run, attempt, spoiled_by_us, interrupted, due_at } = begun;
     // An attempt that was left behind goes on to be the present one: it may have arrived.
     let attempt = if interrupted.is_some() { attempt } else { attempt + 1 };
@@ -211,6 +222,7 @@ fn take_one(
     let Some(to) = to else { return Ok(None) };
     transaction.db.prepare_cached(TAKE)?.execute(params![
         key.organization.as_str(),
+        millis(created_at),
         key.event.as_str(),
         key.webhook.as_str(),
         claim.lease.owner,
@@ -224,6 +236,7 @@ fn take_one(
     let history = History { attempts: attempt.saturating_sub(1), spoiled_by_us, on_request: run > FIRST_RUN };
     Ok(Some(ClaimedDelivery {
         key,
+        created_at,
         run,
         attempt,
         history,
@@ -254,10 +267,15 @@ struct Begun {
 }
 
 /// How far a delivery has come, if it is still due.
-fn begun(db: &Connection, key: &DeliveryKey, now: Timestamp) -> Result<Option<Begun>, StoreError> {
+fn begun(
+    db: &Connection,
+    key: &DeliveryKey,
+    created_at: Timestamp,
+    now: Timestamp,
+) -> Result<Option<Begun>, StoreError> {
     let mut statement = db.prepare_cached(LOOK)?;
     let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
-    let mut rows = statement.query(params![organization, event, webhook, millis(now)])?;
+    let mut rows = statement.query(params![organization, millis(created_at), event, webhook, millis(now)])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let (run, attempt, spoiled_by_us) = (row.get(0)?, row.get(1)?, row.get(2)?);
     let interrupted = columns::optional_time(row, 3)?;

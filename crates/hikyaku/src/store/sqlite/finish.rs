@@ -11,13 +11,14 @@ use super::{publish, undelivered, webhooks};
 use crate::store::{AttemptRecord, FinishAttempt, FinishNotices, FinishOutcome, StoreError};
 
 const STOP_WAITING: &str = "DELETE FROM waiting
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND run = ?5 AND attempt = ?6
-    RETURNING created_at";
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4
+        AND owner = ?5 AND run = ?6 AND attempt = ?7";
 const END: &str = "INSERT INTO deliveries (organization, event, webhook, state, reason, ended_at, run, created_at)
     VALUES (?1, ?2, ?3, ?4, '', ?5, ?6, ?7)";
 const RETRY: &str = "UPDATE waiting
-    SET due_at = ?7, spoiled = spoiled + ?8, owner = NULL, attempt_started_at = NULL
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND owner = ?4 AND run = ?5 AND attempt = ?6";
+    SET due_at = ?8, spoiled = spoiled + ?9, owner = NULL, attempt_started_at = NULL
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4
+        AND owner = ?5 AND run = ?6 AND attempt = ?7";
 /// An attempt that was under way when its webhook was deleted, or when somebody else gave its delivery up, and was answered
 /// 2xx.
 const ARRIVED_AFTER_ALL: &str = "UPDATE deliveries SET state = 'delivered', reason = '', ended_at = ?5
@@ -34,8 +35,9 @@ const LOG: &str = "INSERT INTO attempts (organization, event, webhook, run, numb
         http_status = excluded.http_status, failure = excluded.failure, error = excluded.error,
         response_body = excluded.response_body
     WHERE attempts.failure = 'interrupted'";
-const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM waiting WHERE organization = ?1 AND event = ?2 AND webhook = ?3)
-    OR EXISTS (SELECT 1 FROM deliveries WHERE organization = ?1 AND event = ?2 AND webhook = ?3)";
+const EXISTS: &str = "SELECT EXISTS
+        (SELECT 1 FROM waiting WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4)
+    OR EXISTS (SELECT 1 FROM deliveries WHERE organization = ?1 AND event = ?3 AND webhook = ?4 AND created_at = ?2)";
 
 /// The statements of this file.
 #[cfg(test)]
@@ -46,7 +48,7 @@ pub(super) fn finish_attempt(
     transaction: &mut Transaction<'_>,
     finish: &FinishAttempt,
 ) -> Result<FinishOutcome, StoreError> {
-    let FinishAttempt { key, attempt, .. } = finish;
+    let FinishAttempt { key, created_at, attempt, .. } = finish;
     let ended_at = after(attempt.started_at, attempt.duration);
     let decision = &match finish.decision {
         Decision::Exhausted { .. } if is_answered(transaction.db, finish)? => Decision::Delivered,
@@ -57,9 +59,10 @@ pub(super) fn finish_attempt(
         Decision::Delivered => end(transaction.db, finish, DeliveryState::Delivered, ended_at)?,
         Decision::Exhausted { .. } => end(transaction.db, finish, DeliveryState::Exhausted, ended_at)?,
     };
-    if held || exists(transaction.db, key)? {
-        log(transaction.db, key, attempt)?;
+    if !held && !exists(transaction.db, key, *created_at)? {
+        return Ok(FinishOutcome::LeaseLost);
     }
+    log(transaction.db, key, attempt)?;
     if !held {
         let arrived = *decision == Decision::Delivered && arrived_after_all(transaction.db, finish, ended_at)?;
         return Ok(if arrived { FinishOutcome::Applied { switched_off: false } } else { FinishOutcome::LeaseLost });
@@ -84,9 +87,10 @@ pub(super) fn finish_attempt(
 
 /// Makes the delivery wait for its next attempt; `false` where the lease is not held.
 fn retry(db: &Connection, finish: &FinishAttempt, at: Timestamp) -> Result<bool, StoreError> {
-    let FinishAttempt { key, owner, attempt, .. } = finish;
+    let FinishAttempt { key, created_at, owner, attempt, .. } = finish;
     let changed = db.prepare_cached(RETRY)?.execute(params![
         key.organization.as_str(),
+        millis(*created_at),
         key.event.as_str(),
         key.webhook.as_str(),
         owner,
@@ -100,12 +104,13 @@ fn retry(db: &Connection, finish: &FinishAttempt, at: Timestamp) -> Result<bool,
 
 /// Moves the delivery from what waits to what has ended; `false` where the lease is not held.
 fn end(db: &Connection, finish: &FinishAttempt, state: DeliveryState, ended_at: Timestamp) -> Result<bool, StoreError> {
-    let FinishAttempt { key, owner, attempt, .. } = finish;
+    let FinishAttempt { key, created_at, owner, attempt, .. } = finish;
     let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
-    let token = params![organization, event, webhook, owner, attempt.run, attempt.number];
-    let created_at: Option<i64> =
-        db.prepare_cached(STOP_WAITING)?.query_map(token, |row| row.get(0))?.next().transpose()?;
-    let Some(created_at) = created_at else { return Ok(false) };
+    let created_at = millis(*created_at);
+    let token = params![organization, created_at, event, webhook, owner, attempt.run, attempt.number];
+    if db.prepare_cached(STOP_WAITING)?.execute(token)? == 0 {
+        return Ok(false);
+    }
     db.prepare_cached(END)?.execute(params![
         organization,
         event,
@@ -158,7 +163,7 @@ fn log(db: &Connection, key: &DeliveryKey, attempt: &AttemptRecord) -> Result<()
     Ok(())
 }
 
-fn exists(db: &Connection, key: &DeliveryKey) -> Result<bool, StoreError> {
-    let key = [key.organization.as_str(), key.event.as_str(), key.webhook.as_str()];
+fn exists(db: &Connection, key: &DeliveryKey, created_at: Timestamp) -> Result<bool, StoreError> {
+    let key = params![key.organization.as_str(), millis(created_at), key.event.as_str(), key.webhook.as_str()];
     Ok(db.prepare_cached(EXISTS)?.query_row(key, |row| row.get(0))?)
 }

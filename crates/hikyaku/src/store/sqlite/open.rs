@@ -33,12 +33,14 @@ const READERS: usize = 4;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prepared statements that a connection keeps: more than we have.
 const MAX_CACHED_STATEMENTS: usize = 96;
-/// Page cache of the connection that writes, in KiB.
-const WRITER_CACHE_KIB: i64 = 64 * 1024;
+/// Page cache of the connection that writes, in KiB. SQLite goes through all of it at the end of a transaction that moved
+/// pages of a tree, so that a larger one costs more than what it spares; docs/performance.md has the figures.
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
 /// Page cache of each connection that reads, in KiB.
 const READER_CACHE_KIB: i64 = 8 * 1024;
-/// The write-ahead log is folded back whenever it has so many pages.
-const WAL_AUTOCHECKPOINT_PAGES: i64 = 4_000;
+/// The write-ahead log is folded back whenever it has so many pages. Everybody who writes waits for that: with more pages
+/// rarer, and longer.
+const WAL_AUTOCHECKPOINT_PAGES: i64 = 1_000;
 /// Started anew, the log's file is cut to this length, in bytes.
 const JOURNAL_SIZE_LIMIT_BYTES: i64 = 16 * 1024 * 1024;
 
@@ -63,6 +65,7 @@ pub(super) const SCHEMA: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0010_begun.sql")),
     M::up(include_str!("../migrations/sqlite/0011_old_secrets.sql")),
     M::up(include_str!("../migrations/sqlite/0012_taken.sql")),
+    M::up(include_str!("../migrations/sqlite/0013_waiting.sql")),
 ];
 
 /// Why a store could not be opened.

@@ -21,8 +21,8 @@ const INSERT_EVENT: &str = "INSERT INTO events (organization, id, type, timestam
         created_at, key)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (organization, id) DO NOTHING";
 const INSERT_WAITING: &str = "INSERT INTO waiting
-    (organization, event, webhook, due_at, attempt, spoiled, owner, attempt_started_at, created_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8)";
+    (organization, created_at, event, webhook, due_at, run, attempt, spoiled, owner, attempt_started_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9)";
 
 /// The statements of this file.
 #[cfg(test)]
@@ -130,13 +130,14 @@ impl Insertion<'_> {
         let started_at = room.is_some().then(|| millis(*due_at));
         self.db.prepare_cached(INSERT_WAITING)?.execute(params![
             organization.as_str(),
+            millis(event.created_at),
             event.id.as_str(),
             webhook.id.as_str(),
             millis(due),
+            FIRST_RUN,
             u32::from(room.is_some()),
             owner,
             started_at,
-            millis(event.created_at),
         ])?;
         self.queues.touch(organization, &webhook.id);
         let Some(room) = room else { return Ok(None) };
@@ -145,6 +146,7 @@ impl Insertion<'_> {
             DeliveryKey { organization: organization.clone(), event: event.id.clone(), webhook: webhook.id.clone() };
         Ok(Some(ClaimedDelivery {
             key,
+            created_at: event.created_at,
             run: FIRST_RUN,
             attempt: 1,
             history: History::default(),

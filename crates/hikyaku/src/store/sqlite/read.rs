@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use hikyaku_core::delivery::DeliveryState;
 use hikyaku_core::ids::{EventId, OrganizationId, WebhookId};
 use jiff::Timestamp;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, params};
 
 use super::columns;
 use super::undelivered::{self, FIRST_RUN};
 use crate::store::{AttemptRecord, Backlog, DeliveryView, EventView, RouteBacklog, StoreError};
 
 const EVENT: &str = "SELECT type, timestamp, body, created_at FROM events WHERE organization = ?1 AND id = ?2";
-const WAITING: &str =
-    "SELECT webhook, due_at, owner IS NOT NULL, run FROM waiting WHERE organization = ?1 AND event = ?2";
+const WAITING: &str = "SELECT webhook, due_at, owner IS NOT NULL, run FROM waiting
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3";
 const ENDED: &str = "SELECT webhook, state, reason, run FROM deliveries WHERE organization = ?1 AND event = ?2";
 const ATTEMPTS: &str =
     "SELECT run, number, started_at, duration_micros, http_status, failure, error, response_body, webhook
@@ -57,7 +57,7 @@ pub(super) fn event(
     let mut rows = statement.query([organization.as_str(), id.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let names = [organization.as_str(), id.as_str()];
-    let mut deliveries = deliveries(db, names)?;
+    let mut deliveries = deliveries(db, names, row.get(3)?)?;
     let (held, missed) = undelivered::of_event(db, names)?;
     deliveries.extend(held.into_iter().map(|held| (held.webhook.clone(), self::held(held.webhook))));
     attempts(db, names, &mut deliveries)?;
@@ -72,16 +72,20 @@ pub(super) fn event(
     }))
 }
 
-fn deliveries(db: &Connection, event: [&str; 2]) -> Result<BTreeMap<WebhookId, DeliveryView>, StoreError> {
+fn deliveries(
+    db: &Connection,
+    [organization, event]: [&str; 2],
+    created_at: i64,
+) -> Result<BTreeMap<WebhookId, DeliveryView>, StoreError> {
     let mut found = BTreeMap::new();
     let mut statement = db.prepare_cached(WAITING)?;
-    let mut rows = statement.query(event)?;
+    let mut rows = statement.query(params![organization, created_at, event])?;
     while let Some(row) = rows.next()? {
         let delivery = waiting(row)?;
         found.insert(delivery.webhook.clone(), delivery);
     }
     let mut statement = db.prepare_cached(ENDED)?;
-    let mut rows = statement.query(event)?;
+    let mut rows = statement.query([organization, event])?;
     while let Some(row) = rows.next()? {
         let delivery = ended(row)?;
         found.insert(delivery.webhook.clone(), delivery);

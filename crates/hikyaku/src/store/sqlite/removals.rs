@@ -18,9 +18,10 @@ const NOTE: &str = "INSERT INTO removals (organization, webhook, removed_at) VAL
 const FIRST: &str = "SELECT organization, webhook, removed_at FROM removals
     WHERE organization > '' ORDER BY organization, webhook LIMIT 1";
 const FORGET: &str = "DELETE FROM removals WHERE organization = ?1 AND webhook = ?2";
-const WAITING: &str = "SELECT event FROM waiting WHERE organization = ?1 AND webhook = ?2 ORDER BY due_at LIMIT ?3";
-const STOP_WAITING: &str = "DELETE FROM waiting WHERE organization = ?1 AND event = ?2 AND webhook = ?3
-    RETURNING run, created_at";
+const WAITING: &str = "SELECT created_at, event FROM waiting
+    WHERE organization = ?1 AND webhook = ?2 ORDER BY due_at LIMIT ?3";
+const STOP_WAITING: &str = "DELETE FROM waiting
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4 RETURNING run, created_at";
 /// Left to itself, SQLite would read all that the organization's webhooks did not get.
 const UNDELIVERED: &str = "SELECT event, kind = ?3 FROM undelivered INDEXED BY undelivered_oldest
     WHERE organization = ?1 AND webhook = ?2 LIMIT ?4";
@@ -90,8 +91,8 @@ struct Gone {
 /// Cancels up to so many of the deliveries that wait for a webhook or are held for it, and forgets what it missed.
 fn cancel(db: &Connection, [organization, webhook]: [&str; 2], at: Timestamp, limit: u32) -> Result<Gone, StoreError> {
     let mut statement = db.prepare_cached(WAITING)?;
-    let waiting = statement.query_map(params![organization, webhook, limit], |row| row.get(0));
-    let waiting = waiting?.collect::<Result<Vec<String>, _>>()?;
+    let waiting = statement.query_map(params![organization, webhook, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let waiting = waiting.collect::<Result<Vec<(i64, String)>, _>>()?;
     let left = limit.saturating_sub(u32::try_from(waiting.len()).unwrap_or(u32::MAX));
     let mut statement = db.prepare_cached(UNDELIVERED)?;
     let undelivered = params![organization, webhook, UndeliveredKind::Held.as_str(), left];
@@ -99,9 +100,10 @@ fn cancel(db: &Connection, [organization, webhook]: [&str; 2], at: Timestamp, li
     let undelivered = undelivered.collect::<Result<Vec<(String, bool)>, _>>()?;
 
     let mut gone = Gone::default();
-    for event in &waiting {
+    for (created_at, event) in &waiting {
         let mut statement = db.prepare_cached(STOP_WAITING)?;
-        let stopped = statement.query_row([organization, event, webhook], |row| Ok((row.get(0)?, row.get(1)?)));
+        let key = params![organization, created_at, event, webhook];
+        let stopped = statement.query_row(key, |row| Ok((row.get(0)?, row.get(1)?)));
         gone.cancelled += end(db, [organization, event, webhook], at, stopped.optional()?)?;
     }
     for (event, is_held) in &undelivered {

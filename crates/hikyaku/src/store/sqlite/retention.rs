@@ -13,8 +13,8 @@ const NEXT_ORGANIZATION: &str = "SELECT organization FROM events WHERE organizat
     ORDER BY organization LIMIT 1";
 const EVENTS: &str = "SELECT created_at, id FROM events
     WHERE organization = ?1 AND (created_at, id) >= (?2, ?3) ORDER BY created_at, id LIMIT ?4";
-const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM waiting WHERE organization = ?1 AND event = ?2)
-    OR EXISTS (SELECT 1 FROM undelivered WHERE organization = ?1 AND event = ?2 AND kind = 'held')";
+const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM waiting WHERE organization = ?1 AND created_at = ?2 AND event = ?3)
+    OR EXISTS (SELECT 1 FROM undelivered WHERE organization = ?1 AND event = ?3 AND kind = 'held')";
 const DELIVERIES: &str = "SELECT webhook FROM deliveries WHERE organization = ?1 AND event = ?2
     UNION ALL SELECT webhook FROM undelivered WHERE organization = ?1 AND event = ?2 LIMIT ?3";
 const DROP_ATTEMPTS: &str = "DELETE FROM attempts WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
@@ -130,7 +130,7 @@ impl Dropping<'_> {
             if created_at >= self.before {
                 return Ok(None);
             }
-            if !self.drop_event(organization, &event)? {
+            if !self.drop_event(organization, created_at, &event)? {
                 return Ok(Some((created_at, event)));
             }
         }
@@ -138,9 +138,10 @@ impl Dropping<'_> {
     }
 
     /// Drops an event unless something of it waits; `false` where there was more of it than may be touched.
-    fn drop_event(&mut self, organization: &str, event: &str) -> Result<bool, StoreError> {
+    fn drop_event(&mut self, organization: &str, created_at: i64, event: &str) -> Result<bool, StoreError> {
         self.touch(1);
-        let waits: bool = self.db.prepare_cached(WAITS)?.query_row([organization, event], |row| row.get(0))?;
+        let place = params![organization, created_at, event];
+        let waits: bool = self.db.prepare_cached(WAITS)?.query_row(place, |row| row.get(0))?;
         if waits {
             return Ok(true);
         }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use hikyaku_core::delivery::DeliveryState;
-use hikyaku_core::ids::EventId;
+use hikyaku_core::ids::{EventId, WebhookId};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
@@ -30,21 +30,23 @@ const FAILED: &str = "SELECT created_at, event, webhook, state, reason FROM deli
     WHERE organization = ?1 AND state = ?6 AND state <> 'delivered'
         AND (created_at, event, webhook) < (?2, ?3, ?4)
     ORDER BY created_at DESC, event DESC, webhook DESC LIMIT ?5";
+const EVENT: &str = "SELECT created_at FROM events WHERE organization = ?1 AND id = ?2";
+// The deliveries of one event: each statement has the same parameters, whether it needs the event's time or not.
 const WAITING_OF_EVENT: &str = "SELECT created_at, event, webhook, due_at, owner IS NOT NULL FROM waiting
-    WHERE organization = ?1 AND event = ?2";
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3";
 const ENDED_OF_EVENT: &str = "SELECT created_at, event, webhook, state, reason FROM deliveries
-    WHERE organization = ?1 AND event = ?2";
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3";
 const WAITING_ONE: &str = "SELECT created_at, event, webhook, due_at, owner IS NOT NULL FROM waiting
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4";
 const ENDED_ONE: &str = "SELECT created_at, event, webhook, state, reason FROM deliveries
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3";
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4";
 const ALL_HELD: &str = "SELECT created_at, event, webhook FROM undelivered
     WHERE organization = ?1 AND kind = 'held' AND (created_at, event, webhook) < (?2, ?3, ?4)
     ORDER BY created_at DESC, event DESC, webhook DESC LIMIT ?5";
 const HELD_OF_EVENT: &str = "SELECT created_at, event, webhook FROM undelivered
-    WHERE organization = ?1 AND event = ?2 AND kind = 'held'";
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND kind = 'held'";
 const HELD_ONE: &str = "SELECT created_at, event, webhook FROM undelivered
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND kind = 'held'";
+    WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4 AND kind = 'held'";
 const TYPE: &str = "SELECT type FROM events WHERE organization = ?1 AND id = ?2";
 const HAS_KEY: &str = "SELECT key IS ?3 FROM events WHERE organization = ?1 AND id = ?2";
 const ATTEMPTS: &str = "SELECT started_at, duration_micros, http_status, failure FROM attempts
@@ -57,6 +59,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     EVENTS_OF_KEY,
     ALL_WAITING,
     FAILED,
+    EVENT,
     WAITING_OF_EVENT,
     ENDED_OF_EVENT,
     WAITING_ONE,
@@ -150,11 +153,7 @@ impl Search<'_> {
     /// Reads the next piece of a stream.
     fn read_on(&mut self, stream: &mut Stream) -> Result<(), StoreError> {
         match stream.source {
-            Source::Event => {
-                stream.ended = true;
-                let event = self.query.event.as_ref().map(EventId::as_str).unwrap_or_default();
-                self.read_event(stream, event, None)
-            }
+            Source::Event => self.read_one(stream),
             Source::Events | Source::EventsOfKey => self.read_events(stream),
             Source::Waiting => self.read_rows(stream, ALL_WAITING, None, waiting),
             Source::Held => self.read_rows(stream, ALL_HELD, None, held),
@@ -186,6 +185,15 @@ impl Search<'_> {
         Ok(())
     }
 
+    /// Reads the deliveries of the one event that is asked for.
+    fn read_one(&mut self, stream: &mut Stream) -> Result<(), StoreError> {
+        stream.ended = true;
+        let id = self.query.event.as_ref().map(EventId::as_str).unwrap_or_default();
+        let mut statement = self.db.prepare_cached(EVENT)?;
+        let found = statement.query_row([self.query.organization.as_str(), id], |row| row.get(0)).optional()?;
+        found.map_or(Ok(()), |created_at| self.read_event(stream, (created_at, id), None))
+    }
+
     /// Reads events, and of those that can be meant the deliveries, until there is a piece of them.
     fn read_events(&mut self, stream: &mut Stream) -> Result<(), StoreError> {
         let events = self.events(stream)?;
@@ -198,7 +206,7 @@ impl Search<'_> {
             let end = Place { created_at, event, webhook: String::new() };
             let wanted = self.query.event_type.as_ref().is_none_or(|pattern| pattern.matches(&event_type));
             if wanted {
-                self.read_event(stream, &end.event, Some(&event_type))?;
+                self.read_event(stream, (created_at, &end.event), Some(&event_type))?;
             }
             if end < stream.after {
                 stream.ahead.push_back(Candidate { place: end.clone(), event_type: None, delivery: None });
@@ -221,12 +229,16 @@ impl Search<'_> {
     }
 
     /// Reads the deliveries of one event that are still to come.
-    fn read_event(&mut self, stream: &mut Stream, event: &str, event_type: Option<&str>) -> Result<(), StoreError> {
+    fn read_event(
+        &mut self,
+        stream: &mut Stream,
+        (created_at, event): (i64, &str),
+        event_type: Option<&str>,
+    ) -> Result<(), StoreError> {
         let organization = self.query.organization.as_str();
-        let webhook = self.query.webhook.as_ref().map(hikyaku_core::ids::WebhookId::as_str);
-        let mut parameters = vec![organization, event];
-        parameters.extend(webhook);
-        let parameters = rusqlite::params_from_iter(parameters);
+        let webhook = self.query.webhook.as_ref().map(WebhookId::as_str);
+        let mut parameters: Vec<&dyn ToSql> = vec![&organization, &created_at, &event];
+        parameters.extend(webhook.as_ref().map(|webhook| webhook as &dyn ToSql));
         let one = webhook.is_some();
         let places: [(&str, Read); 3] = [
             (if one { WAITING_ONE } else { WAITING_OF_EVENT }, waiting),
@@ -236,7 +248,7 @@ impl Search<'_> {
         let mut found = Vec::new();
         for (sql, read) in places {
             let mut statement = self.db.prepare_cached(sql)?;
-            let mut rows = statement.query(parameters.clone())?;
+            let mut rows = statement.query(&parameters[..])?;
             while let Some(row) = rows.next()? {
                 found.push(read(row)?);
             }

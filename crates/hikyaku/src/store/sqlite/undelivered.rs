@@ -24,8 +24,9 @@ const FORGET: &str = "DELETE FROM undelivered WHERE organization = ?1 AND event 
 const LAST_RUN: &str = "DELETE FROM deliveries WHERE organization = ?1 AND event = ?2 AND webhook = ?3 RETURNING run";
 const WAIT: &str = "INSERT INTO waiting (organization, event, webhook, due_at, run, attempt, spoiled, created_at)
     SELECT ?1, ?2, ?3, ?4, ?5, 0, 0, created_at FROM events WHERE organization = ?1 AND id = ?2";
-const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM waiting WHERE organization = ?1 AND event = ?2 AND webhook = ?3)";
-const IS_EVENT: &str = "SELECT EXISTS (SELECT 1 FROM events WHERE organization = ?1 AND id = ?2)";
+const WAITS: &str = "SELECT EXISTS
+    (SELECT 1 FROM waiting WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4)";
+const EVENT_TIME: &str = "SELECT created_at FROM events WHERE organization = ?1 AND id = ?2";
 const OF_EVENT: &str = "SELECT webhook, kind, off_since, off_event FROM undelivered
     WHERE organization = ?1 AND event = ?2 ORDER BY webhook";
 const OLDEST: &str = "SELECT u.event, u.timestamp, u.kind, e.type
@@ -39,7 +40,7 @@ const COUNT: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM undelivered
 /// The statements of this file.
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[NOTE_OFF, NOTE_EXHAUSTED, FORGET, LAST_RUN, WAIT, WAITS, IS_EVENT, OF_EVENT, OLDEST, COUNT];
+    &[NOTE_OFF, NOTE_EXHAUSTED, FORGET, LAST_RUN, WAIT, WAITS, EVENT_TIME, OF_EVENT, OLDEST, COUNT];
 
 /// The run of a delivery that a publish begins.
 pub(super) const FIRST_RUN: u32 = 1;
@@ -89,14 +90,15 @@ pub(super) fn resend(
     due_at: Timestamp,
 ) -> Result<ResendOutcome, StoreError> {
     let db = transaction.db;
-    let event = [key.organization.as_str(), key.event.as_str()];
-    if !db.prepare_cached(IS_EVENT)?.query_row(event, |row| row.get::<_, bool>(0))? {
-        return Ok(ResendOutcome::NoSuchEvent);
-    }
+    let [organization, event, webhook] = names(key);
+    let created_at: Option<i64> =
+        db.prepare_cached(EVENT_TIME)?.query_row([organization, event], |row| row.get(0)).optional()?;
+    let Some(created_at) = created_at else { return Ok(ResendOutcome::NoSuchEvent) };
     if transaction.webhooks.find(db, &key.organization, &key.webhook)?.is_none() {
         return Ok(ResendOutcome::NoSuchWebhook);
     }
-    if db.prepare_cached(WAITS)?.query_row(names(key), |row| row.get::<_, bool>(0))? {
+    let delivery = params![organization, created_at, event, webhook];
+    if db.prepare_cached(WAITS)?.query_row(delivery, |row| row.get::<_, bool>(0))? {
         return Ok(ResendOutcome::StillWaiting);
     }
     begin_run(transaction, key, FIRST_RUN, due_at)?;

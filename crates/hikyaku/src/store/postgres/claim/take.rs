@@ -50,7 +50,7 @@ struct Taken<'a> {
     turn: &'a Turn,
     place: usize,
     event: EventId,
-    created_at: i64,
+    created_at: Timestamp,
     run: u32,
     attempt: u32,
     spoiled_by_us: u32,
@@ -96,7 +96,7 @@ fn read<'a>(row: &Row, turns: &'a [Turn]) -> Result<Taken<'a>, StoreError> {
         turn: &turns[place],
         place,
         event: columns::event_id(row, 1)?,
-        created_at: row.try_get(2)?,
+        created_at: columns::time(row, 2)?,
         run: columns::number(row, 3)?,
         attempt: columns::number(row, 4)?,
         spoiled_by_us: columns::number(row, 5)?,
@@ -114,7 +114,7 @@ async fn events<'a>(
         taken.iter().map(|taken| (&taken.turn.webhook.organization, taken.created_at, &taken.event)).collect();
     let wanted: Vec<_> = wanted.into_iter().collect();
     let organizations: Vec<_> = wanted.iter().map(|(organization, ..)| organization.as_str()).collect();
-    let created: Vec<_> = wanted.iter().map(|(_, created_at, _)| *created_at).collect();
+    let created: Vec<_> = wanted.iter().map(|(_, created_at, _)| millis(*created_at)).collect();
     let ids: Vec<_> = wanted.iter().map(|(.., event)| event.as_str()).collect();
     let mut events = HashMap::with_capacity(wanted.len());
     for row in transaction.query(EVENTS, &[&organizations, &created, &ids]).await? {
@@ -136,7 +136,7 @@ async fn first_attempts(
     }
     let each = || asking.iter().map(|(_, taken)| taken);
     let organizations: Vec<_> = each().map(|taken| taken.turn.webhook.organization.as_str()).collect();
-    let created: Vec<_> = each().map(|taken| taken.created_at).collect();
+    let created: Vec<_> = each().map(|taken| millis(taken.created_at)).collect();
     let events: Vec<_> = each().map(|taken| taken.event.as_str()).collect();
     let webhooks: Vec<_> = each().map(|taken| taken.turn.webhook.id.as_str()).collect();
     let runs: Vec<_> = each().map(|taken| i64::from(taken.run)).collect();
@@ -148,10 +148,11 @@ async fn first_attempts(
 }
 
 fn claimed(taken: Taken<'_>, (event_type, body): (EventType, Bytes), first: Option<Timestamp>) -> ClaimedDelivery {
-    let Taken { turn, event, run, attempt, spoiled_by_us, interrupted, due_at, .. } = taken;
+    let Taken { turn, event, created_at, run, attempt, spoiled_by_us, interrupted, due_at, .. } = taken;
     let webhook = turn.webhook.clone();
     ClaimedDelivery {
         key: DeliveryKey { organization: webhook.organization.clone(), event, webhook: webhook.id.clone() },
+        created_at,
         run,
         attempt,
         history: History { attempts: attempt.saturating_sub(1), spoiled_by_us, on_request: run > FIRST_RUN },

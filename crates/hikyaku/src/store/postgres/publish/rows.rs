@@ -92,6 +92,7 @@ impl<'a> NewRows<'a> {
         let (event_id, webhook_id) = (event.id.clone(), webhook.id.clone());
         Some(ClaimedDelivery {
             key: DeliveryKey { organization: organization.clone(), event: event_id, webhook: webhook_id },
+            created_at: event.created_at,
             run: FIRST_RUN,
             attempt: 1,
             history: History::default(),

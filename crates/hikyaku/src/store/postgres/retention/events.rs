@@ -13,7 +13,8 @@ use crate::store::{EventPlace, StoreError};
 /// Whether anything of the event `e` waits or is held.
 macro_rules! kept {
     () => {
-        "((SELECT 1 FROM waiting AS w WHERE w.organization = e.organization AND w.event = e.id LIMIT 1) IS NOT NULL
+        "((SELECT 1 FROM waiting AS w WHERE w.organization = e.organization AND w.created_at = e.created_at
+            AND w.event = e.id LIMIT 1) IS NOT NULL
         OR (SELECT 1 FROM undelivered AS u WHERE u.organization = e.organization AND u.event = e.id
             AND u.kind = 'held' LIMIT 1) IS NOT NULL)"
     };
@@ -35,18 +36,15 @@ macro_rules! of_each {
 const NEXT: &str = "SELECT created_at FROM event_ids
     WHERE (created_at, organization, id) >= ($1, $2, $3) AND created_at < $4
     ORDER BY created_at, organization, id LIMIT 1";
-/// From organization to organization by the index that each is listed by: one more, by time alone, would cost every
-/// delivery.
+/// From organization to organization by the key: an index by time alone would cost every delivery.
 const KEPT_OF_DAYS: &str = "WITH RECURSIVE walk AS (
-        (SELECT organization COLLATE \"POSIX\" AS organization FROM waiting ORDER BY organization COLLATE \"POSIX\" LIMIT 1)
+        (SELECT organization FROM waiting ORDER BY organization LIMIT 1)
         UNION ALL
         SELECT next.organization FROM walk, LATERAL (
-            SELECT w.organization COLLATE \"POSIX\" AS organization FROM waiting w
-            WHERE w.organization COLLATE \"POSIX\" > walk.organization
-            ORDER BY w.organization COLLATE \"POSIX\" LIMIT 1) next)
+            SELECT w.organization FROM waiting w
+            WHERE w.organization > walk.organization ORDER BY w.organization LIMIT 1) next)
     SELECT EXISTS (SELECT 1 FROM walk, LATERAL (SELECT 1 FROM waiting w
-            WHERE w.organization COLLATE \"POSIX\" = walk.organization
-                AND w.created_at + 0 >= $1 AND w.created_at + 0 < $2 LIMIT 1) kept)
+            WHERE w.organization = walk.organization AND w.created_at >= $1 AND w.created_at < $2 LIMIT 1) kept)
     OR EXISTS (SELECT 1 FROM undelivered WHERE kind = 'held' AND created_at >= $1 AND created_at < $2)";
 const EVENTS: &str = concat!(
     "SELECT organization, id, created_at, ",

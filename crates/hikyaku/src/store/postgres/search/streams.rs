@@ -28,8 +28,8 @@ const EVENTS_OF_KEY: &str = "SELECT created_at, id, type FROM events
     ORDER BY created_at DESC, id DESC LIMIT $4";
 const EVENT: &str = "SELECT created_at FROM event_ids WHERE organization = $1 AND id = $2";
 const ALL_WAITING: &str = "SELECT created_at, event, webhook, due_at, owner IS NOT NULL FROM waiting
-    WHERE organization COLLATE \"POSIX\" = $1 AND (created_at + 0, event COLLATE \"POSIX\", webhook COLLATE \"POSIX\") < ($2, $3, $4)
-    ORDER BY created_at + 0 DESC, event COLLATE \"POSIX\" DESC, webhook COLLATE \"POSIX\" DESC LIMIT $5";
+    WHERE organization = $1 AND (created_at, event, webhook) < ($2, $3, $4)
+    ORDER BY created_at DESC, event DESC, webhook DESC LIMIT $5";
 const FAILED: &str = "SELECT created_at, event, webhook, state, reason FROM deliveries
     WHERE organization = $1 AND state = $6 AND state <> 'delivered'
         AND created_at <= $2 AND (created_at, event, webhook) < ($2, $3, $4)
@@ -38,9 +38,9 @@ const ALL_HELD: &str = "SELECT created_at, event, webhook FROM undelivered
     WHERE organization = $1 AND kind = 'held' AND (created_at, event, webhook) < ($2, $3, $4)
     ORDER BY created_at DESC, event DESC, webhook DESC LIMIT $5";
 const WAITING_OF_EVENTS: &str = "SELECT w.created_at, w.event, w.webhook, w.due_at, w.owner IS NOT NULL
-    FROM UNNEST($3::TEXT[]) k (event),
-        LATERAL (SELECT * FROM waiting w WHERE w.organization = $1 AND w.event = k.event
-            AND ($2::TEXT IS NULL OR w.webhook = $2) OFFSET 0) w";
+    FROM UNNEST($3::BIGINT[], $4::TEXT[]) k (created_at, event),
+        LATERAL (SELECT * FROM waiting w WHERE w.organization = $1 AND w.created_at = k.created_at
+            AND w.event = k.event AND ($2::TEXT IS NULL OR w.webhook = $2) OFFSET 0) w";
 const ENDED_OF_EVENTS: &str = "SELECT d.created_at, d.event, d.webhook, d.state, d.reason
     FROM UNNEST($3::BIGINT[], $4::TEXT[]) k (created_at, event),
         LATERAL (SELECT * FROM deliveries d WHERE d.organization = $1 AND d.created_at = k.created_at
@@ -200,12 +200,12 @@ async fn of_events(
     let (organization, webhook) = (query.organization.as_str(), query.webhook.as_ref().map(WebhookId::as_str));
     let created: Vec<_> = events.iter().map(|event| event.created_at).collect();
     let ids: Vec<_> = events.iter().map(|event| event.event.as_str()).collect();
-    let (of_hot, of_history): (Parameters<'_>, Parameters<'_>) =
-        (&[&organization, &webhook, &ids], &[&organization, &webhook, &created, &ids]);
+    let (by_place, by_id): (Parameters<'_>, Parameters<'_>) =
+        (&[&organization, &webhook, &created, &ids], &[&organization, &webhook, &ids]);
     let (waits, has_ended, is_held) = tokio::join!(
-        transaction.query(WAITING_OF_EVENTS, of_hot),
-        transaction.query(ENDED_OF_EVENTS, of_history),
-        transaction.query(HELD_OF_EVENTS, of_hot),
+        transaction.query(WAITING_OF_EVENTS, by_place),
+        transaction.query(ENDED_OF_EVENTS, by_place),
+        transaction.query(HELD_OF_EVENTS, by_id),
     );
     let mut found = Vec::new();
     for (rows, read) in [(waits?, waiting as Read), (has_ended?, ended as Read), (is_held?, held as Read)] {

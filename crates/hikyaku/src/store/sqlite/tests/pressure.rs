@@ -192,7 +192,8 @@ fn what_a_lost_commit_may_have_made_due_is_looked_at_until_the_next_one_tells() 
     let (queues, w) = (Arc::new(queues::Queues::default()), webhook("w").id);
     let mut view = queues::QueueView::new(queues.clone());
     let next = || queues.next_due(None, at(9)).map(|webhook| webhook.1.clone());
-    let wait = "INSERT INTO waiting (organization, event, webhook, due_at, attempt, spoiled) VALUES ('acme', 'e', 'w', 0, 0, 0)";
+    let wait = "INSERT INTO waiting (organization, created_at, event, webhook, due_at, run, attempt, spoiled)
+        VALUES ('acme', 0, 'e', 'w', 0, 1, 0, 0)";
     db.execute(wait, []).unwrap();
     view.touch(&acme(), &w);
     view.settle(&db).unwrap();
