@@ -174,11 +174,11 @@ impl State {
         }
         let ended_at = attempt.started_at.saturating_add(attempt.duration).unwrap_or(Timestamp::MAX);
         let (run, number, outcome) = (attempt.run, attempt.number, attempt.outcome);
-        self.deliveries.write_attempt(&key, attempt);
         let decision = match decision {
             Decision::Exhausted { .. } if self.deliveries.is_answered(&key, run..=run) => Decision::Delivered,
             decision => decision,
         };
+        self.deliveries.write_attempt(&key, attempt);
         let waiting =
             self.deliveries.waiting.get_mut(&key).filter(|waiting| waiting.is_leased_for(&owner, run, number));
         let Some(waiting) = waiting else {
