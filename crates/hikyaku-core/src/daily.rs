@@ -81,6 +81,7 @@ mod tests {
         }
         assert_eq!(tokyo.times().collect::<Vec<_>>(), ["03:30", "15:00"]);
         assert!(tokyo.next(Timestamp::MAX) == Timestamp::MAX);
+        assert_eq!(*tokyo.zone(), TimeZone::fixed(jiff::tz::offset(9)));
     }
 
     #[test]

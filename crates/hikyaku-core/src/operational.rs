@@ -315,10 +315,15 @@ mod tests {
             outcome: Outcome::Failed(FailureKind::Timeout),
             error: "no answer within 10s",
         };
-        for (notice, event_type, expected) in [
-            (Notice::Disabled(&reason), "webhook.disabled", r#""reason":"exhausted","eventId":"e\"1","detail":""#),
-            (Notice::Disabled(&paused), "webhook.disabled", r#""reason":"paused","detail":""#),
-            (Notice::Enabled, "webhook.enabled", r#""detail":""#),
+        for (notice, event_type, expected, what_to_do) in [
+            (
+                Notice::Disabled(&reason),
+                "webhook.disabled",
+                r#""reason":"exhausted","eventId":"e\"1","detail":""#,
+                "switch the webhook on",
+            ),
+            (Notice::Disabled(&paused), "webhook.disabled", r#""reason":"paused","detail":""#, "no new events"),
+            (Notice::Enabled, "webhook.enabled", r#""detail":""#, "was switched on"),
             (
                 Notice::Exhausted(exhausted),
                 "delivery.exhausted",
@@ -326,6 +331,7 @@ mod tests {
                     r#""eventId":"e\"1","eventType":"sale.created","run":2,"attempts":4,"httpStatus":0,"#,
                     r#""errorKind":"timeout","error":"no answer within 10s","detail":""#
                 ),
+                "resend the delivery",
             ),
         ] {
             assert_eq!(notice.event_type().as_str(), event_type);
@@ -333,6 +339,7 @@ mod tests {
             let start = r#"{"webhookId":"wh_1","origin":"https://shop.example:8443","at":"1970-01-01T00:00:00.000Z","#;
             let written = data(&notice);
             assert!(written.starts_with(&format!("{start}{expected}")), "{written}");
+            assert!(written.contains(what_to_do), "{written}");
         }
     }
 

@@ -236,6 +236,7 @@ impl Webhook {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disable::DisableAfter;
 
     #[test]
     fn a_url_that_cannot_be_a_webhook_is_refused_and_says_why() {
@@ -256,6 +257,60 @@ mod tests {
             let error = WebhookUrl::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_url_may_be_as_long_as_the_limit_says() {
+        let begin = "https://example.com/";
+        let longest = format!("{begin}{}", "x".repeat(MAX_URL_BYTES - begin.len()));
+        assert_eq!(WebhookUrl::parse(&longest).unwrap().as_str(), longest);
+    }
+
+    #[test]
+    fn r12_what_matches_is_taken_while_it_is_on_and_missed_while_it_is_off() {
+        let mut webhook = webhook("sale.*");
+        for (event_type, wanted) in [("sale.created", true), ("order.created", false)] {
+            webhook.set_active(true, at(1));
+            assert_eq!((webhook.takes(event_type), webhook.misses(event_type)), (wanted, false), "{event_type}");
+            webhook.set_active(false, at(2));
+            assert_eq!((webhook.takes(event_type), webhook.misses(event_type)), (false, wanted), "{event_type}");
+            assert_eq!(webhook.subscribes_to(event_type), wanted, "on or off: {event_type}");
+        }
+    }
+
+    #[test]
+    fn operational_events_are_wanted_by_name_or_prefix_only() {
+        for (pattern, event_type, wanted) in [
+            ("*", "sale.created", true),
+            ("*", "webhook.disabled", false),
+            ("webhook.*", "webhook.disabled", true),
+            ("webhook.disabled", "webhook.disabled", true),
+        ] {
+            assert_eq!(webhook(pattern).subscribes_to(event_type), wanted, "{pattern} {event_type}");
+        }
+    }
+
+    #[test]
+    fn r10_r11_the_event_that_switches_off_is_told_and_the_older_reason_stays() {
+        let mut webhook = webhook("*");
+        webhook.settings.disable_after = DisableAfter::Events(2);
+        let event = |id: &str| EventId::parse(id).unwrap();
+        assert!(!webhook.note_exhausted(&event("e1"), at(1)));
+        assert_eq!((webhook.exhausted, &webhook.off), (1, &None));
+        assert!(webhook.note_exhausted(&event("e2"), at(2)));
+        let off = Some(Off { since: at(2), reason: OffReason::Exhausted(event("e2")) });
+        assert_eq!((webhook.exhausted, &webhook.off), (2, &off));
+        assert!(!webhook.note_exhausted(&event("e3"), at(3)), "it is off already");
+        webhook.set_active(false, at(4));
+        assert_eq!((webhook.exhausted, &webhook.off), (2, &off));
+        webhook.set_active(true, at(5));
+        assert_eq!((webhook.exhausted, &webhook.off), (0, &None));
+        webhook.set_active(false, at(6));
+        assert_eq!(webhook.off, Some(Off { since: at(6), reason: OffReason::Paused }));
+    }
+
+    fn webhook(pattern: &str) -> Webhook {
+        Webhook { events: vec![EventPattern::parse(pattern).unwrap()], ..rotated() }
     }
 
     fn rotated() -> Webhook {
@@ -309,6 +364,7 @@ mod tests {
         assert_eq!(webhook.previous_secret, None);
         webhook.rotate_secret(Secret::new("newest"), Duration::ZERO, at(300));
         assert_eq!(webhook.previous_secret, None, "without an overlap the old one is forgotten at once");
+        assert_eq!(MAX_SECRET_OVERLAP.as_secs(), 2_592_000, "30 days");
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "tidy/statements.rs"]
+mod statements;
+
 /// Longest function, in lines from its signature to its closing brace.
 const MAX_FUNCTION_LINES: usize = 70;
 /// Longest file, in lines.

@@ -52,6 +52,8 @@ fn a_reset_without_tls_may_mean_that_the_port_speaks_it() {
     let outcome = Outcome::Failed(FailureKind::Reset);
     let advice = advice(&Tested { webhook: &plain, outcome, location: None, content_type: None });
     assert!(advice.contains("If port 8443 speaks TLS, let the URL begin with https"), "{advice}");
+    let advice = of(Outcome::Failed(FailureKind::Reset), None, None);
+    assert!(!advice.contains("https"), "it does already: {advice}");
 }
 
 #[test]

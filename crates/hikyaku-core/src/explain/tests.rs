@@ -58,6 +58,8 @@ fn an_event_that_was_never_for_the_webhook_is_explained() {
         (Some(webhook("order.*", 0, None)), None, Code::NotSubscribed, vec!["\"sale.created\"", "Add the type"]),
         (Some(webhook("order.*", 200, None)), None, Code::NotSubscribed, vec!["does not subscribe"]),
         (Some(webhook("*", 200, None)), None, Code::CreatedLater, vec!["1970-01-01T00:03:20.000Z", "Resend"]),
+        (Some(webhook("*", 101, None)), None, Code::CreatedLater, vec!["after the event"]),
+        (Some(webhook("*", 100, None)), None, Code::SubscribedLater, vec!["When it was published"]),
         (Some(webhook("*", 0, None)), None, Code::SubscribedLater, vec!["When it was published", "Resend"]),
         (Some(webhook("*", 0, Some(paused()))), None, Code::SubscribedLater, vec!["did not subscribe"]),
         (

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::target::split;
 use crate::envelope::{Envelope, MAX_KEY_BYTES, MAX_TYPE_BYTES};
@@ -42,6 +43,13 @@ pub(super) fn pointer(bytes: &[u8]) {
     let Ok(path) = std::str::from_utf8(path) else { return };
     let found = json::pointer(text, path);
     assert!(found.is_none() || json::is_pointer(path));
+    // Together with others it finds what it finds alone, and so do they.
+    let several = [path, "", "/data", "/data/id", path, "/0"];
+    let together = json::pointers(text, &several);
+    for (place, path) in several.into_iter().enumerate() {
+        let one = together.as_ref().and_then(|all| all[place]).map(RawValue::get);
+        assert_eq!(one, json::pointer(text, path).map(RawValue::get), "{path}");
+    }
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     if let Some(found) = found {
         assert!(

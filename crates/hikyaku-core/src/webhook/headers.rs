@@ -195,6 +195,10 @@ mod tests {
             headers.add(&format!("x-{number}"), "").unwrap();
         }
         assert_eq!(headers.add("x-more", ""), Err(InvalidHeader::TooMany));
+        let mut longest = CustomHeaders::default();
+        longest.add(&"x".repeat(MAX_HEADER_NAME_BYTES), &"x".repeat(MAX_HEADER_VALUE_BYTES)).unwrap();
+        assert!(!longest.is_empty());
+        assert!(read("[]").unwrap_err().to_string().contains("an object of header names and texts"));
     }
 
     #[test]

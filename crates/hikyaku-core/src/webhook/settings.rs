@@ -295,6 +295,25 @@ mod tests {
     }
 
     #[test]
+    fn a_setting_that_is_set_changes_and_is_gone_by() {
+        let mut settings = Settings::default();
+        let server = Policy { schedule: RetrySchedule::default(), respect_retry_after: true };
+        assert_eq!(settings.policy(&server), Policy { respect_retry_after: false, ..server.clone() });
+        assert_eq!(settings.claim_share(9), 9);
+        let schedule: RetrySchedule = serde_json::from_str("[1,2]").unwrap();
+        settings.set(Setting::RetryDelays(Some(schedule.clone())));
+        settings.set(Setting::RespectRetryAfter(true));
+        assert_eq!(settings.policy(&server), Policy { schedule, respect_retry_after: true });
+        settings.set(Setting::MaxInFlight(Some(MaxInFlight::try_from(7).unwrap())));
+        assert_eq!(settings.claim_share(9), 4, "half of it, and the odd one");
+        settings.set(Setting::RateLimit(Some(RateLimit::new(2.5, 3).unwrap())));
+        assert_eq!(settings.claim_share(9), 2);
+        let limit = settings.rate_limit.unwrap();
+        assert_eq!((limit.interval(), limit.burst()), (Duration::from_millis(400), 3));
+        assert_eq!(settings.max_in_flight.unwrap().get(), 7);
+    }
+
+    #[test]
     fn what_is_out_of_bounds_is_refused() {
         let long = format!(r#"{{"retryDelays":[{}1]}}"#, "1,".repeat(crate::retry::MAX_RETRY_DELAYS));
         for (text, part) in [

@@ -8,6 +8,7 @@ use hikyaku::store::{
     AttemptRecord, ClaimedDelivery, DeliveryClaim, DeliveryView, FinishAttempt, FinishOutcome, Group, Lease, NewEvent,
     Publish, Store, WebhookChange,
 };
+use hikyaku_core::delivery::DeliveryState::{Cancelled, Delivered, Exhausted};
 use hikyaku_core::delivery::{Decision, DeliveryState, FailureKind, Outcome, Policy, decide};
 use hikyaku_core::event::{EventPattern, EventType};
 use hikyaku_core::ids::{DeliveryKey, EventId, WebhookId};
@@ -224,7 +225,7 @@ impl State {
     /// What must hold of a delivery whatever the step was.
     fn judge(&self, next: &Self, delivery: usize) -> Result<(), Promise> {
         let (before, after) = (self.view(delivery), next.view(delivery));
-        let arrived_after_all = before.state == DeliveryState::Cancelled && after.state == DeliveryState::Delivered;
+        let arrived_after_all = matches!(before.state, Cancelled | Exhausted) && after.state == Delivered;
         if before.state != DeliveryState::Waiting && before.state != after.state && !arrived_after_all {
             return Err(Promise::EndsOnce);
         }
@@ -279,10 +280,9 @@ impl State {
         let holds = self.seen[delivery].lease.is_some_and(|(by, attempt, _)| (by, attempt) == (node, claimed.attempt));
         let (before, was_on) = (self.state_of_all(), self.is_on());
         let finish = self.end_of(&claimed, node, answer, mutation);
-        let decision = finish.decision;
+        let arrived = finish.decision == Decision::Delivered && matches!(before[delivery].0, Cancelled | Exhausted);
         let outcome = self.write(finish);
         let after = self.state_of_all();
-        let arrived = decision == Decision::Delivered && before[delivery].0 == DeliveryState::Cancelled;
         if !holds && before != after && !arrived {
             return Err(Promise::LeaseNeededToFinish);
         }

@@ -168,14 +168,28 @@ mod tests {
 
     #[tokio::test]
     async fn s24_http_2_is_not_spoken() {
+        let empty_settings = b"\0\0\0\x04\0\0\0\0\0".as_slice();
         let (mut stream, _stop) = connected().await;
-        let empty_settings = b"\0\0\0\x04\0\0\0\0\0";
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-        let _ = stream.write_all(empty_settings).await;
+        stream.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", empty_settings].concat()).await.unwrap();
+        // Who speaks HTTP/2 answers with settings of its own, and goes on until nothing more comes. It may be reset.
+        let _ = stream.shutdown().await;
         let mut answer = Vec::new();
-        // It may be reset, because not all was read.
         let _ = stream.read_to_end(&mut answer).await;
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn s24_nor_is_it_where_a_request_asks_for_it() {
+        let (mut stream, _stop) = connected().await;
+        let asks = "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk";
+        let last = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        let requests = format!("GET / HTTP/1.1\r\nhost: x\r\n{asks}\r\n\r\n{last}");
+        stream.write_all(requests.as_bytes()).await.unwrap();
+        let mut begin = [0; 15];
+        stream.read_exact(&mut begin).await.unwrap();
+        assert_eq!(begin, *b"HTTP/1.1 200 OK");
+        let others = rest(stream).await;
+        assert_eq!(others.matches("HTTP/1.1 200 OK\r\n").count(), 1, "it goes on as it began: {others}");
     }
 
     #[tokio::test]

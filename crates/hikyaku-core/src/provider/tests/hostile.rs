@@ -139,7 +139,8 @@ fn c11_the_bytes_of_one_delivery_cannot_be_cut_into_another() {
     assert_eq!(send("m", "5", r#"{"a":".7.{"}"#), Ok(Verified { secret: 0 }));
     assert_eq!(send(r#"m.5.{"a":""#, "7", r#"{"}"#), Err(Refusal::Incomplete("id")));
     assert_eq!(send("m", r#"5.{"a":".7"#, r#"{"}"#), Err(Refusal::Incomplete("timestamp")));
-    for (id, time) in [("", "5"), ("m", ""), ("m", "soon")] {
+    let long = "m".repeat(crate::ids::MAX_ID_BYTES + 1);
+    for (id, time) in [("", "5"), (long.as_str(), "5"), ("m", ""), ("m", "soon")] {
         assert!(matches!(send(id, time, "{}"), Err(Refusal::Incomplete(_))), "{id:?} {time:?}");
     }
 }

@@ -144,8 +144,20 @@ fn places_are_headers_pointers_or_parts_of_the_signature() {
         assert_eq!(Field::parse(text), Ok(field.clone()));
         assert_eq!(Field::parse(&field.to_string()), Ok(field));
     }
-    for none in ["", "a b", "/a~2", "signature:", "data/id", "é"] {
+    let of_length = |bytes: usize| "x".repeat(bytes);
+    for none in ["", "a b", "/a~2", "signature:", "signature:é", "data/id", "é", &of_length(129)] {
         assert!(Field::parse(none).is_err(), "{none}");
+        assert!(!Scheme::is_header(none), "{none}");
+    }
+    assert!(Scheme::is_header("X-Event-Id") && Scheme::is_header(&of_length(128)));
+}
+
+/// C9: the names under which presets are configured, and whose ids are unique over all sources.
+#[test]
+fn c9_a_preset_has_one_name_and_says_whether_it_is_one_provider() {
+    for (name, preset) in Preset::ALL {
+        assert_eq!(preset.name(), *name);
+        assert_eq!(preset.is_one_provider(), !matches!(*name, "standard-webhooks" | "custom"), "{name}");
     }
 }
 
@@ -157,5 +169,12 @@ fn what_is_signed_has_the_body_once_and_nothing_unknown() {
     for bad in ["", "{id}", "{body}{body}", "{Body}", "{body", "body}", "{{body}}", "{id}.{body}.{nonce}"] {
         assert!(Content::parse(bad).is_err(), "{bad}");
     }
-    assert_eq!(Content::parse(&"x".repeat(300)), Err(InvalidContent::TooLong));
+    let of_length = |bytes: usize| format!("{}{{body}}", "x".repeat(bytes - "{body}".len()));
+    assert!(Content::parse(&of_length(256)).is_ok());
+    assert_eq!(Content::parse(&of_length(257)), Err(InvalidContent::TooLong));
+    let has = |template: &str| Content::parse(template).map(|c| (c.has_id(), c.has_timestamp(), c.has_url())).unwrap();
+    assert_eq!(
+        [has("{id}{body}"), has("{timestamp}{body}"), has("{url}{body}")].map(<[bool; 3]>::from),
+        [[true, false, false], [false, true, false], [false, false, true]]
+    );
 }

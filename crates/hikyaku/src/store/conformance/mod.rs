@@ -64,6 +64,8 @@ macro_rules! conformance_suite {
             takeover:
                 case22_a_takeover_interrupts_and_the_late_finish_changes_only_the_log,
                 case22_a_late_finish_before_the_takeover_ends_is_the_line_that_stays,
+                r2_a_late_success_makes_what_was_given_up_delivered,
+                r2_a_run_with_a_late_success_never_ends_as_exhausted,
                 a_second_takeover_is_still_of_the_first_start,
                 a_lease_that_ended_is_held_until_somebody_takes_it,
                 a_publishers_lease_is_taken_over_like_any_other;

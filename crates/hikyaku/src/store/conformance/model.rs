@@ -22,12 +22,14 @@ use crate::store::*;
 pub(crate) const CASES: u32 = 32;
 const OPERATIONS: std::ops::Range<usize> = 20..60;
 const ORGANIZATIONS: [&str; 2] = ["acme", "rival"];
-const WEBHOOKS: [&str; 3] = ["w0", "w1", "w2"];
-const EVENTS: [&str; 5] = ["e0", "e1", "e2", "e3", "e4"];
-const OWNERS: [&str; 2] = ["a", "b"];
-const PROVIDERS: [&str; 2] = ["receiptroller", "stripe"];
-const ROUTES: [&str; 2] = ["books", "chat"];
-const KEYS: [&str; 3] = ["", "k1", "k2"];
+// Wherever one of these stood in a statement's text, it would end it (S22).
+const WEBHOOKS: [&str; 3] = ["w0'", "w1';--", "w2'\""];
+const EVENTS: [&str; 5] = ["e0'", "e1'", "e2'", "e3'", "e4'"];
+const OWNERS: [&str; 2] = ["a'", "b'"];
+const PROVIDERS: [&str; 2] = ["receiptroller", "stripe'"];
+const ROUTES: [&str; 2] = ["books'", "chat'"];
+const KEYS: [&str; 3] = ["", "k1'", "k2'"];
+const RECOVERY: &str = "r'";
 
 /// One thing that is done to both stores. The numbers pick from the lists above, or from what is leased.
 #[derive(Debug, Clone)]
@@ -170,7 +172,7 @@ impl Pair<'_> {
             Operation::SetActive { organization, webhook, active } => {
                 let (organization, id) =
                     (self::organization(ORGANIZATIONS[*organization]), webhook_id(WEBHOOKS[*webhook]));
-                let change = notices::switch(*active, &format!("n{}", self.seconds), self.seconds);
+                let change = notices::switch(*active, &format!("n'{}", self.seconds), self.seconds);
                 let model = self.model.update_webhook(&organization, &id, change.clone(), now).await.unwrap();
                 same("update", model, self.store.update_webhook(&organization, &id, change, now).await.unwrap())
             }
@@ -188,7 +190,7 @@ impl Pair<'_> {
             }
             Operation::Recover { webhook, which, from } => self.recover(*webhook, Which::ALL[*which], *from).await,
             Operation::CancelRecovery { webhook } => {
-                let key = (acme(), webhook_id(WEBHOOKS[*webhook]), recovery::recovery_id("r"));
+                let key = (acme(), webhook_id(WEBHOOKS[*webhook]), recovery::recovery_id(RECOVERY));
                 let model = self.model.cancel_recovery(&key).await.unwrap();
                 same("cancel", model, self.store.cancel_recovery(&key).await.unwrap())
             }
@@ -211,7 +213,7 @@ impl Pair<'_> {
 
     async fn recover(&self, webhook: usize, which: Which, from: i64) -> Result<(), TestCaseError> {
         let webhook = webhook_id(WEBHOOKS[webhook]);
-        let new = NewRecovery { webhook, from: at(from), at: at(self.seconds), ..recovery::recovery("r", which) };
+        let new = NewRecovery { webhook, from: at(from), at: at(self.seconds), ..recovery::recovery(RECOVERY, which) };
         let model = self.model.recover(new.clone()).await.unwrap();
         same("recover", model, self.store.recover(new).await.unwrap())
     }
@@ -253,7 +255,7 @@ impl Pair<'_> {
                         provider: PROVIDERS[provider].into(),
                         routes: routes.map(|(route, _)| (*route).to_owned()).collect(),
                         due_at: at(self.seconds),
-                        ..row(&format!("d{delivery}"), KEYS[key], seconds)
+                        ..row(&format!("d'{delivery}"), KEYS[key], seconds)
                     });
                 }
                 Write::FinishAttempt { which, outcome, decision } => {
@@ -263,7 +265,7 @@ impl Pair<'_> {
                         1 => SWITCH_OFF,
                         _ => retry(self.seconds + i64::from(decision) * 10),
                     };
-                    let notices = notices::notices(&format!("n{}", self.seconds), self.seconds);
+                    let notices = notices::notices(&format!("n'{}", self.seconds), self.seconds);
                     let finish = finish_of(claimed, owner, self.seconds, outcome, decision);
                     group.finish_attempts.push(FinishAttempt { notices, ..finish });
                 }
@@ -286,7 +288,7 @@ impl Pair<'_> {
         finish.retry = lane.rows.get(count).filter(|_| retry).map(|row| RetryRow {
             delivery: row.delivery.clone(),
             failures: row.failures + 1,
-            error: "failed".into(),
+            error: "it's failed".into(),
             due_at: at(self.seconds + 20),
         });
         finish.applied = lane.rows.first().filter(|_| applied).map(|row| Version::clone(&row.version));
@@ -364,7 +366,7 @@ impl Pair<'_> {
 
     async fn compare_missed(&self, organization: &OrganizationId, id: &str) -> Result<(), TestCaseError> {
         let (organization, webhook) = (organization.clone(), webhook_id(id));
-        for recovery in ["r", "held"] {
+        for recovery in [RECOVERY, "held"] {
             let key = (organization.clone(), webhook.clone(), recovery::recovery_id(recovery));
             let model = self.model.recovery(&key).await.unwrap();
             same("recovery", model, self.store.recovery(&key).await.unwrap())?;

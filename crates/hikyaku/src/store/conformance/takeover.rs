@@ -5,6 +5,9 @@ use hikyaku_core::delivery::{Decision, DeliveryState, History, Outcome};
 use super::fixture::*;
 use crate::store::*;
 
+/// The end of a run by our own fault.
+const GIVEN_UP: Decision = Decision::Exhausted { switch_off: false };
+
 /// One delivery that `a` has claimed at second 0 and left alone.
 async fn left_by_a(store: &dyn Store) -> ClaimedDelivery {
     create(store, &["w"]).await;
@@ -51,6 +54,48 @@ pub(crate) async fn case22_a_late_finish_before_the_takeover_ends_is_the_line_th
     assert_eq!(finish(store, &taken, "b", 0, INTERRUPTED, retry(100)).await, APPLIED);
     assert_eq!(lines(store).await, [(1, ERROR)]);
     assert_eq!(view(store, "e", "w").await.next_attempt_at, Some(at(100)));
+}
+
+/// What was answered 2xx has been delivered, whenever we hear of it: here after the last attempt was given up.
+pub(crate) async fn r2_a_late_success_makes_what_was_given_up_delivered(store: &dyn Store) {
+    let left = left_by_a(store).await;
+    let taken = claim_one(store, "b", 40).await;
+    assert_eq!(finish(store, &taken, "b", 0, INTERRUPTED, GIVEN_UP).await, APPLIED);
+    assert_eq!((view(store, "e", "w").await.state, recoverable(store).await), (DeliveryState::Exhausted, 1));
+    let late = finish(store, &left, "a", 0, ERROR, GIVEN_UP).await;
+    assert_eq!((late, view(store, "e", "w").await.state), (FinishOutcome::LeaseLost, DeliveryState::Exhausted));
+
+    let left = {
+        store.resend(&left.key, at(50)).await.unwrap();
+        claim_one(store, "a", 50).await
+    };
+    let taken = claim_one(store, "b", 90).await;
+    assert_eq!(finish(store, &taken, "b", 50, INTERRUPTED, GIVEN_UP).await, APPLIED);
+    assert_eq!(finish(store, &left, "a", 50, OK, Decision::Delivered).await, APPLIED);
+    assert_eq!((view(store, "e", "w").await.state, recoverable(store).await), (DeliveryState::Delivered, 0));
+    assert_eq!(finish(store, &left, "a", 50, OK, Decision::Delivered).await, FinishOutcome::LeaseLost);
+    assert_eq!(view(store, "e", "w").await.state, DeliveryState::Delivered);
+}
+
+/// And here before: no later failure makes it undone.
+pub(crate) async fn r2_a_run_with_a_late_success_never_ends_as_exhausted(store: &dyn Store) {
+    let left = left_by_a(store).await;
+    let taken = claim_one(store, "b", 40).await;
+    assert_eq!(finish(store, &taken, "b", 0, INTERRUPTED, retry(100)).await, APPLIED);
+    assert_eq!(finish(store, &left, "a", 0, OK, Decision::Delivered).await, FinishOutcome::LeaseLost);
+    let last = claim_one(store, "b", 100).await;
+    assert_eq!(finish(store, &last, "b", 100, ERROR, SWITCH_OFF).await, APPLIED, "nothing is switched off");
+    assert_eq!((view(store, "e", "w").await.state, recoverable(store).await), (DeliveryState::Delivered, 0));
+    assert_eq!(lines(store).await, [(2, ERROR), (1, OK)]);
+    let webhook = find_webhook(store, "w").await;
+    assert_eq!((webhook.off, webhook.exhausted), (None, 0));
+}
+
+/// How many deliveries a recovery would find.
+async fn recoverable(store: &dyn Store) -> usize {
+    let (organization, webhook) = (acme(), webhook_id("w"));
+    let query = MissedQuery { organization, webhook, from: None, to: None, after: None, limit: 9, count_to: 9 };
+    store.missed(query).await.unwrap().entries.len()
 }
 
 pub(crate) async fn a_second_takeover_is_still_of_the_first_start(store: &dyn Store) {

@@ -1,6 +1,7 @@
 //! Events, their deliveries and the attempts at them.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use hikyaku_core::delivery::{Decision, DeliveryState, FailureKind, History, Outcome};
@@ -173,12 +174,17 @@ impl State {
         }
         let ended_at = attempt.started_at.saturating_add(attempt.duration).unwrap_or(Timestamp::MAX);
         let (run, number, outcome) = (attempt.run, attempt.number, attempt.outcome);
+        let is_answered = self.deliveries.is_answered(&key, run..=run);
         self.deliveries.write_attempt(&key, attempt);
         let waiting =
             self.deliveries.waiting.get_mut(&key).filter(|waiting| waiting.is_leased_for(&owner, run, number));
         let Some(waiting) = waiting else {
             let arrived = decision == Decision::Delivered && self.deliveries.arrived_after_all(&key, run);
             return if arrived { FinishOutcome::Applied { switched_off: false } } else { FinishOutcome::LeaseLost };
+        };
+        let decision = match decision {
+            Decision::Exhausted { .. } if is_answered => Decision::Delivered,
+            decision => decision,
         };
         let mut switched_off = false;
         match decision {
@@ -261,22 +267,29 @@ impl Deliveries {
         }
     }
 
-    /// Lets a delivery that was cancelled under its attempt end as what the endpoint knows it is.
+    /// Whether an attempt of these runs was answered 2xx, as far as it has been written.
+    fn is_answered(&self, key: &DeliveryKey, runs: RangeInclusive<u32>) -> bool {
+        let mut attempts = self.attempts.get(key).into_iter().flat_map(BTreeMap::values);
+        attempts.any(|attempt| runs.contains(&attempt.run) && attempt.outcome.is_success())
+    }
+
+    /// Lets a delivery that was cancelled or given up under its attempt end as what the endpoint knows it is.
     fn arrived_after_all(&mut self, key: &DeliveryKey, run: u32) -> bool {
-        let ended = self.ended.get_mut(key).filter(|ended| ended.run == run && ended.state == DeliveryState::Cancelled);
-        let arrived = ended.map(|ended| *ended = Ended { run, state: DeliveryState::Delivered, reason: "" });
-        arrived.is_some()
+        let Some(ended) = self.ended.get_mut(key).filter(|ended| ended.run == run) else { return false };
+        let is_open_to_it = matches!(ended.state, DeliveryState::Cancelled | DeliveryState::Exhausted);
+        if is_open_to_it {
+            *ended = Ended { run, state: DeliveryState::Delivered, reason: "" };
+            self.undelivered.remove(key);
+        }
+        is_open_to_it
     }
 
     fn end(&mut self, key: &DeliveryKey, state: DeliveryState, reason: &'static str) {
         let run = self.waiting.remove(key).map_or(FIRST_RUN, |waiting| waiting.run);
         self.undelivered.remove(key);
         self.ended.insert(key.clone(), Ended { run, state, reason });
-        let mut attempts = self.attempts.get(key).into_iter().flat_map(BTreeMap::values);
         // What an earlier run delivered the webhook has.
-        if state == DeliveryState::Exhausted
-            && !attempts.any(|attempt| attempt.run < run && attempt.outcome.is_success())
-        {
+        if state == DeliveryState::Exhausted && !self.is_answered(key, 0..=run.saturating_sub(1)) {
             self.undelivered.insert(key.clone(), Undelivered { kind: UndeliveredKind::Exhausted, off: None });
         }
     }

@@ -18,23 +18,27 @@ pub(super) async fn finish_attempts(
     transaction: &Transaction<'_>,
     finishes: &[FinishAttempt],
 ) -> Result<Vec<FinishOutcome>, StoreError> {
-    let mut kept = vec![false; finishes.len()];
-    let mut arrived = vec![false; finishes.len()];
+    let mut ends = vec![wave::End::Lost; finishes.len()];
     for wave in waves(finishes) {
         let of_wave: Vec<_> = wave.iter().map(|place| &finishes[*place]).collect();
         let written = wave::write(transaction, &of_wave).await?;
         for (place, end) in wave.into_iter().zip(written) {
-            kept[place] = end == wave::End::Held;
-            arrived[place] = end == wave::End::ArrivedAfterAll;
+            ends[place] = end;
         }
     }
     let mut outcomes = Vec::with_capacity(finishes.len());
     let mut successes = Successes::default();
-    for (place, finish) in finishes.iter().enumerate() {
-        outcomes.push(match (kept[place], arrived[place]) {
-            (true, _) => FinishOutcome::Applied { switched_off: follow(transaction, finish, &mut successes).await? },
-            (false, true) => FinishOutcome::Applied { switched_off: false },
-            (false, false) => FinishOutcome::LeaseLost,
+    for (finish, end) in finishes.iter().zip(ends) {
+        outcomes.push(match end {
+            wave::End::Held => {
+                FinishOutcome::Applied { switched_off: follow(transaction, finish, &mut successes).await? }
+            }
+            wave::End::Answered => {
+                successes.add(&finish.key);
+                FinishOutcome::Applied { switched_off: false }
+            }
+            wave::End::ArrivedAfterAll => FinishOutcome::Applied { switched_off: false },
+            wave::End::Lost => FinishOutcome::LeaseLost,
         });
     }
     successes.note(transaction).await?;

@@ -19,9 +19,13 @@ const RETRY: &str = "UPDATE waiting
     SET due_at = ?8, spoiled = spoiled + ?9, owner = NULL, attempt_started_at = NULL
     WHERE organization = ?1 AND created_at = ?2 AND event = ?3 AND webhook = ?4
         AND owner = ?5 AND run = ?6 AND attempt = ?7";
-/// An attempt that was under way when its webhook was deleted, and was answered 2xx.
+/// An attempt that was under way when its webhook was deleted, or when somebody else gave its delivery up, and was answered
+/// 2xx.
 const ARRIVED_AFTER_ALL: &str = "UPDATE deliveries SET state = 'delivered', reason = '', ended_at = ?5
-    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND run = ?4 AND state = 'cancelled'";
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND run = ?4 AND state IN ('cancelled', 'exhausted')";
+/// Whether an attempt of the run was answered 2xx, which a late finish may have told.
+const IS_ANSWERED: &str = "SELECT EXISTS (SELECT 1 FROM attempts
+    WHERE organization = ?1 AND event = ?2 AND webhook = ?3 AND run = ?4 AND http_status BETWEEN 200 AND 299)";
 /// One line per run and attempt number. The first word on it stays, but "interrupted" gives way to what a late finish tells.
 const LOG: &str = "INSERT INTO attempts (organization, event, webhook, run, number, started_at, duration_micros,
         http_status, failure, error, response_body)
@@ -37,15 +41,19 @@ const EXISTS: &str = "SELECT EXISTS
 
 /// The statements of this file.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[STOP_WAITING, END, RETRY, ARRIVED_AFTER_ALL, LOG, EXISTS];
+pub(super) const STATEMENTS: &[&str] = &[STOP_WAITING, END, RETRY, ARRIVED_AFTER_ALL, IS_ANSWERED, LOG, EXISTS];
 
 /// Writes an attempt and what follows from it; without the lease, the attempt only.
 pub(super) fn finish_attempt(
     transaction: &mut Transaction<'_>,
     finish: &FinishAttempt,
 ) -> Result<FinishOutcome, StoreError> {
-    let FinishAttempt { key, created_at, attempt, decision, .. } = finish;
+    let FinishAttempt { key, created_at, attempt, .. } = finish;
     let ended_at = after(attempt.started_at, attempt.duration);
+    let decision = &match finish.decision {
+        Decision::Exhausted { .. } if is_answered(transaction.db, finish)? => Decision::Delivered,
+        decision => decision,
+    };
     let held = match decision {
         Decision::Retry { at } => retry(transaction.db, finish, *at)?,
         Decision::Delivered => end(transaction.db, finish, DeliveryState::Delivered, ended_at)?,
@@ -56,7 +64,7 @@ pub(super) fn finish_attempt(
     }
     log(transaction.db, key, attempt)?;
     if !held {
-        let arrived = *decision == Decision::Delivered && arrived_after_all(transaction.db, finish, ended_at)?;
+        let arrived = finish.decision == Decision::Delivered && arrived_after_all(transaction.db, finish, ended_at)?;
         return Ok(if arrived { FinishOutcome::Applied { switched_off: false } } else { FinishOutcome::LeaseLost });
     }
     transaction.queues.touch(&key.organization, &key.webhook);
@@ -118,12 +126,23 @@ fn end(db: &Connection, finish: &FinishAttempt, state: DeliveryState, ended_at: 
     Ok(true)
 }
 
-/// Lets a delivery that was cancelled under its attempt end as what the endpoint knows it is; `false` where it was not.
+fn is_answered(db: &Connection, finish: &FinishAttempt) -> Result<bool, StoreError> {
+    let FinishAttempt { key, attempt, .. } = finish;
+    let run = params![key.organization.as_str(), key.event.as_str(), key.webhook.as_str(), attempt.run];
+    Ok(db.prepare_cached(IS_ANSWERED)?.query_row(run, |row| row.get(0))?)
+}
+
+/// Lets a delivery that was cancelled or given up under its attempt end as what the endpoint knows it is; `false` where it was
+/// not.
 fn arrived_after_all(db: &Connection, finish: &FinishAttempt, ended_at: Timestamp) -> Result<bool, StoreError> {
     let FinishAttempt { key, attempt, .. } = finish;
     let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
     let row = params![organization, event, webhook, attempt.run, millis(ended_at)];
-    Ok(db.prepare_cached(ARRIVED_AFTER_ALL)?.execute(row)? == 1)
+    let arrived = db.prepare_cached(ARRIVED_AFTER_ALL)?.execute(row)? == 1;
+    if arrived {
+        undelivered::forget(db, key)?;
+    }
+    Ok(arrived)
 }
 
 fn log(db: &Connection, key: &DeliveryKey, attempt: &AttemptRecord) -> Result<(), StoreError> {

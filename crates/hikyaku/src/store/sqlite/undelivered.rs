@@ -73,6 +73,12 @@ pub(super) fn note_exhausted(db: &Connection, key: &DeliveryKey, run: u32) -> Re
     Ok(())
 }
 
+/// The webhook has the event.
+pub(super) fn forget(db: &Connection, key: &DeliveryKey) -> Result<(), StoreError> {
+    db.prepare_cached(FORGET)?.execute(names(key))?;
+    Ok(())
+}
+
 fn names(key: &DeliveryKey) -> [&str; 3] {
     [key.organization.as_str(), key.event.as_str(), key.webhook.as_str()]
 }
@@ -108,7 +114,7 @@ pub(super) fn begin_run(
     due_at: Timestamp,
 ) -> Result<(), StoreError> {
     let db = transaction.db;
-    db.prepare_cached(FORGET)?.execute(names(key))?;
+    forget(db, key)?;
     let last: Option<u32> = db.prepare_cached(LAST_RUN)?.query_row(names(key), |row| row.get(0)).optional()?;
     let run = last.unwrap_or(before) + 1;
     let [organization, event, webhook] = names(key);

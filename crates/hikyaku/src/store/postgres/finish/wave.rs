@@ -33,9 +33,23 @@ const END: &str = "INSERT INTO deliveries (organization, created_at, event, webh
     SELECT k.organization, k.created_at, k.event, k.webhook, k.state, '', k.ended_at, k.run
     FROM UNNEST($1::TEXT[], $2::BIGINT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::BIGINT[], $7::BIGINT[])
         k (organization, created_at, event, webhook, state, ended_at, run)";
-/// An attempt that was under way when its webhook was deleted, and was answered 2xx.
+/// An attempt that was under way when its webhook was deleted, or when somebody else gave its delivery up, and was answered
+/// 2xx.
 const ARRIVED_AFTER_ALL: &str = "UPDATE deliveries SET state = 'delivered', reason = '', ended_at = $6
-    WHERE organization = $1 AND created_at = $2 AND event = $3 AND webhook = $4 AND run = $5 AND state = 'cancelled'";
+    WHERE organization = $1 AND created_at = $2 AND event = $3 AND webhook = $4 AND run = $5
+        AND state IN ('cancelled', 'exhausted')";
+/// Before that, as whoever sends it again does, so that neither waits for the other in turn.
+const FORGET_EXHAUSTED: &str = "DELETE FROM undelivered WHERE organization = $1 AND event = $3 AND webhook = $4
+    AND kind = 'exhausted' AND (SELECT TRUE FROM deliveries d
+        WHERE d.organization = $1 AND d.created_at = $2 AND d.event = $3 AND d.webhook = $4 AND d.run = $5
+            AND d.state = 'exhausted' LIMIT 1)";
+/// Of which of these runs an attempt was answered 2xx, which a late finish may have told.
+const ANSWERED: &str = "SELECT k.place
+    FROM UNNEST($1::TEXT[], $2::BIGINT[], $3::TEXT[], $4::TEXT[], $5::BIGINT[])
+            WITH ORDINALITY k (organization, created_at, event, webhook, run, place),
+        LATERAL (SELECT 1 FROM attempts a
+            WHERE a.organization = k.organization AND a.created_at = k.created_at AND a.event = k.event
+                AND a.webhook = k.webhook AND a.run = k.run AND a.http_status BETWEEN 200 AND 299 LIMIT 1) a";
 /// One line per run and attempt number. The first word on it stays, but "interrupted" gives way to what a late finish tells.
 const LOG: &str = "INSERT INTO attempts (organization, created_at, event, webhook, run, number, started_at,
         duration_micros, http_status, failure, error, response_body)
@@ -50,14 +64,16 @@ const LOG: &str = "INSERT INTO attempts (organization, created_at, event, webhoo
 /// The statements of this file.
 #[cfg(test)]
 pub(in crate::store::postgres) const STATEMENTS: &[&str] =
-    &[LOCK, ENDED, STOP_WAITING, RETRY, END, ARRIVED_AFTER_ALL, LOG];
+    &[LOCK, ENDED, STOP_WAITING, RETRY, END, ARRIVED_AFTER_ALL, FORGET_EXHAUSTED, ANSWERED, LOG];
 
 /// What became of a finish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// The lease was held, and what was decided is so.
     Held,
-    /// The delivery had been cancelled under its attempt, and ends as what the endpoint knows it is.
+    /// The lease was held for the last attempt, and of one before it is known now that it was answered 2xx.
+    Answered,
+    /// The delivery had been cancelled or given up under its attempt, and ends as what the endpoint knows it is.
     ArrivedAfterAll,
     /// The lease was lost.
     Lost,
@@ -75,7 +91,8 @@ pub(super) async fn write(transaction: &Transaction<'_>, finishes: &[&FinishAtte
     places.sort_by_key(|place| &finishes[*place].key);
     let sorted: Vec<_> = places.iter().map(|place| finishes[*place]).collect();
     let mut ends = vec![End::Lost; finishes.len()];
-    let (mut held, mut logged, mut waits) = (Vec::new(), Vec::new(), HashSet::new());
+    let (mut held, mut places_of_held) = (Vec::new(), Vec::new());
+    let (mut logged, mut waits) = (Vec::new(), HashSet::new());
     for row in lock(transaction, &sorted).await? {
         let place = columns::place(&row, 0)?;
         let finish = sorted[place];
@@ -84,7 +101,13 @@ pub(super) async fn write(transaction: &Transaction<'_>, finishes: &[&FinishAtte
         if is_token(finish, &row)? {
             ends[places[place]] = End::Held;
             held.push(Held { finish, tuple: row.try_get(4)? });
+            places_of_held.push(places[place]);
         }
+    }
+    let answered = answered(transaction, &held).await?;
+    for (place, finish) in &answered {
+        held[*place].finish = finish;
+        ends[places_of_held[*place]] = End::Answered;
     }
     let others: Vec<_> = (0..sorted.len()).filter(|place| !waits.contains(place)).collect();
     for place in ended(transaction, &sorted, others).await? {
@@ -134,6 +157,24 @@ async fn ended(
     rows.iter().map(|row| Ok(places[columns::place(row, 0)?])).collect()
 }
 
+/// Those that used up their attempts although one was answered, by their places: as finishes of what was delivered.
+async fn answered(transaction: &Transaction<'_>, held: &[Held<'_>]) -> Result<Vec<(usize, FinishAttempt)>, StoreError> {
+    let is_exhausted = |place: &usize| matches!(held[*place].finish.decision, Decision::Exhausted { .. });
+    let places: Vec<_> = (0..held.len()).filter(is_exhausted).collect();
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let finishes = || places.iter().map(|place| held[*place].finish);
+    let (organizations, created, events, webhooks) = keys(finishes());
+    let runs: Vec<_> = finishes().map(|finish| i64::from(finish.attempt.run)).collect();
+    let rows = transaction.query(ANSWERED, &[&organizations, &created, &events, &webhooks, &runs]).await?;
+    let delivered = |row: &Row| {
+        let place = places[columns::place(row, 0)?];
+        Ok((place, FinishAttempt { decision: Decision::Delivered, ..held[place].finish.clone() }))
+    };
+    rows.iter().map(delivered).collect()
+}
+
 async fn arrived_after_all(transaction: &Transaction<'_>, finish: &FinishAttempt) -> Result<bool, StoreError> {
     let FinishAttempt { key, created_at, attempt, decision, .. } = finish;
     if *decision != Decision::Delivered {
@@ -141,6 +182,7 @@ async fn arrived_after_all(transaction: &Transaction<'_>, finish: &FinishAttempt
     }
     let (organization, event, webhook) = (key.organization.as_str(), key.event.as_str(), key.webhook.as_str());
     let (created_at, run, ended_at) = (millis(*created_at), i64::from(attempt.run), millis(ended_at(finish)));
+    transaction.execute(FORGET_EXHAUSTED, &[&organization, &created_at, &event, &webhook, &run]).await?;
     let changed = transaction
         .execute(ARRIVED_AFTER_ALL, &[&organization, &created_at, &event, &webhook, &run, &ended_at])
         .await?;

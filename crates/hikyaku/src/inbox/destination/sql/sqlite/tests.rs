@@ -330,6 +330,16 @@ async fn s22_names_from_the_configuration_are_quoted() {
     assert_eq!(rig.seen(r#"SELECT "to""tal)" || "select" FROM "sa""les; DROP TABLE hikyaku_processed; --""#), ["55"]);
 }
 
+/// S22: a value is a value, whatever is in it.
+#[tokio::test]
+async fn s22_values_are_bound() {
+    let rig = Rig::new("", "sales", SALES);
+    let evil = "'); DROP TABLE sales; --";
+    let row = format!(r#"{{"id":"{evil}","total":"{evil}"}}"#);
+    assert_eq!(rig.apply(evil, 1, &row).await, Effect::Done("written".into()));
+    assert_eq!(rig.seen("SELECT id || '=' || total FROM sales"), [format!("{evil}={evil}")]);
+}
+
 #[test]
 fn what_does_not_fit_is_said_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
