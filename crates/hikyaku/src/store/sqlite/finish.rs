@@ -64,7 +64,7 @@ pub(super) fn finish_attempt(
     }
     log(transaction.db, key, attempt)?;
     if !held {
-        let arrived = *decision == Decision::Delivered && arrived_after_all(transaction.db, finish, ended_at)?;
+        let arrived = finish.decision == Decision::Delivered && arrived_after_all(transaction.db, finish, ended_at)?;
         return Ok(if arrived { FinishOutcome::Applied { switched_off: false } } else { FinishOutcome::LeaseLost });
     }
     transaction.queues.touch(&key.organization, &key.webhook);
