@@ -24,7 +24,7 @@ const OPERATIONS: std::ops::Range<usize> = 20..60;
 const ORGANIZATIONS: [&str; 2] = ["acme", "rival"];
 // Wherever one of these stood in a statement's text, it would end it (S22).
 const WEBHOOKS: [&str; 3] = ["w0'", "w1';--", "w2'\""];
-const EVENTS: [&str; 5] = ["e0'", "e1'", "e2'", "e3'", "e4'"];
+pub(crate) const EVENTS: [&str; 5] = ["e0'", "e1'", "e2'", "e3'", "e4'"];
 const OWNERS: [&str; 2] = ["a'", "b'"];
 const PROVIDERS: [&str; 2] = ["receiptroller", "stripe'"];
 const ROUTES: [&str; 2] = ["books'", "chat'"];

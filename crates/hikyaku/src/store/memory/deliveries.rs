@@ -174,7 +174,8 @@ impl State {
         }
         let ended_at = attempt.started_at.saturating_add(attempt.duration).unwrap_or(Timestamp::MAX);
         let (run, number, outcome) = (attempt.run, attempt.number, attempt.outcome);
-        let is_answered = self.deliveries.is_answered(&key, run..=run);
+        let is_answered =
+            matches!(decision, Decision::Exhausted { .. }) && self.deliveries.is_answered(&key, run..=run);
         self.deliveries.write_attempt(&key, attempt);
         let waiting =
             self.deliveries.waiting.get_mut(&key).filter(|waiting| waiting.is_leased_for(&owner, run, number));
@@ -182,10 +183,7 @@ impl State {
             let arrived = decision == Decision::Delivered && self.deliveries.arrived_after_all(&key, run);
             return if arrived { FinishOutcome::Applied { switched_off: false } } else { FinishOutcome::LeaseLost };
         };
-        let decision = match decision {
-            Decision::Exhausted { .. } if is_answered => Decision::Delivered,
-            decision => decision,
-        };
+        let decision = if is_answered { Decision::Delivered } else { decision };
         let mut switched_off = false;
         match decision {
             Decision::Retry { at } => {

@@ -13,7 +13,7 @@ async fn the_comparison_with_the_model_sees_what_differs() {
     assert!(model::compare(&MemoryStore::new(), Vec::new()).await.is_ok());
     let [a, b, c] = [(); 3].map(|()| MemoryStore::new());
     fixture::create(&a, &["w0"]).await;
-    fixture::store_events(&b, &["e0"]).await;
+    fixture::store_events(&b, &model::EVENTS[..1]).await;
     fixture::record(&c, vec![fixture::row("d0", "k1", 0)]).await;
     for different in [a, b, c] {
         let error = model::compare(&different, Vec::new()).await.unwrap_err().to_string();
