@@ -96,6 +96,21 @@ impl Worker {
         Period::next(mark, self.settings.overlap, self.settings.lookback, now)
     }
 
+    /// Whether a period leaves nothing out before the mark that a list may have got since: all of the overlap. The first one
+    /// begins at the mark itself, and no other does ([`Worker::want`]).
+    fn reaches(&self, mark: Timestamp, period: Period) -> bool {
+        period.from == mark || period.from <= mark.checked_sub(self.settings.overlap).unwrap_or(Timestamp::MIN)
+    }
+
+    /// Has a period compared beside the schedule, together with what is wanted already. One that begins at the mark begins a
+    /// second earlier, because it is not the first one.
+    pub(super) fn want(state: &mut ReconcileState, period: Period) {
+        let is_at_mark = state.mark == Some(period.from);
+        let earlier = || period.from.checked_sub(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MIN);
+        let period = Period { from: if is_at_mark { earlier() } else { period.from }, ..period };
+        state.wanted = Some(state.wanted.map_or(period, |wanted| wanted.and(period)));
+    }
+
     /// Compares what is left of a cycle.
     async fn go_on(&self, cycle: Cycle) -> Result<(), Stop> {
         let (mut seen, mut at) = (Seen::of(&cycle), cycle.done_to);
@@ -116,8 +131,8 @@ impl Worker {
             .change(|state| {
                 let Some(cycle) = open(state, number) else { return };
                 (cycle.ended_at, cycle.problem) = (Some(now), String::new());
-                let Period { from, to } = cycle.period;
-                state.mark = state.mark.map(|mark| if from <= mark { mark.max(to) } else { mark });
+                let period = cycle.period;
+                state.mark = state.mark.map(|mark| if self.reaches(mark, period) { mark.max(period.to) } else { mark });
             })
             .await?;
         metrics::ended(&self.key, state.mark);

@@ -35,13 +35,11 @@ impl Worker {
             }
         }
         self.change(|state| {
-            let period = period.unwrap_or_else(|| {
-                let next = self.next_period(state.mark, now);
+            Self::want(state, period.unwrap_or_else(|| self.next_period(state.mark, now)));
+            if period.is_none() {
                 // As at the beginning of a cycle by the schedule.
-                state.mark = state.mark.or(Some(next.from));
-                next
-            });
-            state.wanted = Some(state.wanted.map_or(period, |wanted| wanted.and(period)));
+                state.mark = state.mark.or(state.wanted.map(|wanted| wanted.from));
+            }
         })
         .await?;
         // The node that compares may be another one; it looks every few seconds.

@@ -133,7 +133,7 @@ impl Worker {
         let now = self.tools.clock.now();
         let state = self.state().await?;
         let missed = Period::next(active_at.or(state.mark), self.settings.overlap, self.settings.lookback, now);
-        self.change(|state| state.wanted = Some(state.wanted.map_or(missed, |wanted| wanted.and(missed)))).await?;
+        self.change(|state| Self::want(state, missed)).await?;
         Ok(())
     }
 }

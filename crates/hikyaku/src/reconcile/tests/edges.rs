@@ -6,6 +6,7 @@ use axum::http::HeaderMap;
 use axum::http::header::RETRY_AFTER;
 use hikyaku_core::gap::{Entry, Period};
 use hikyaku_core::timestamp;
+use tokio::time::advance;
 use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 
@@ -201,6 +202,23 @@ async fn a_period_that_needs_more_than_half_of_what_is_left_is_not_begun() {
     assert_eq!(asked(10_000).await, Requested::BeyondBudget { needed: 21, left: 21 });
     assert_eq!(rig.reconciler.status(&key("sales")).await.unwrap().unwrap().state.wanted, None);
     assert_eq!(asked(10).await, Requested::Noted);
+}
+
+/// The simulation found it: a period that began within the overlap moved the mark, and the rest of the overlap was never read again.
+#[tokio::test(start_paused = true)]
+async fn t4_a_period_that_is_asked_for_takes_nothing_from_the_overlap() {
+    let mark = before(0);
+    for from in [before(60), mark] {
+        let rig = Rig::new(&[("a", 10)], settings());
+        rig.run();
+        rig.ended(1).await;
+        advance(Duration::from_secs(50 * 60)).await;
+        rig.provider.sales.lock().unwrap().insert("late".into(), before(90));
+        let period = Period::around(from, mark + Duration::from_secs(50 * 60));
+        assert_eq!(rig.reconciler.request(&key("sales"), period).await.unwrap(), Requested::Noted);
+        rig.ended(3).await;
+        assert_eq!(rig.entered(), ["a", "late"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
