@@ -65,7 +65,7 @@ impl Committer {
         metrics::describe();
         let ((new, new_parts), (finishes, finish_parts)) =
             (mpsc::channel(max_queued_parts), mpsc::channel(max_queued_parts));
-        tokio::spawn(run(commit, Queues { new: new_parts, finishes: finish_parts }, at_once));
+        tokio::spawn(run(commit, Queued { new: new_parts, finishes: finish_parts }, at_once));
         Self { new, finishes }
     }
 
@@ -115,13 +115,13 @@ async fn heard<A>(answer: oneshot::Receiver<Result<A, StoreError>>) -> Result<A,
     answer.await.unwrap_or_else(|_| Err(StoreError::Unknown("the task that writes to it ended without a word".into())))
 }
 
-async fn run<C: Commit>(commit: impl Fn(Group) -> C, mut queues: Queues, at_once: usize) {
+async fn run<C: Commit>(commit: impl Fn(Group) -> C, mut queued: Queued, at_once: usize) {
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
             biased; // the order is no matter, but a simulation must be able to repeat itself
             Some(ended) = under_way.join_next() => pass_on_panic(ended),
-            gathered = queues.gather(), if under_way.len() < at_once => {
+            gathered = queued.gather(), if under_way.len() < at_once => {
                 let Some(mut gathered) = gathered else { break };
                 let committed = commit(std::mem::take(&mut gathered.group));
                 under_way.spawn(async move {
@@ -140,18 +140,18 @@ async fn run<C: Commit>(commit: impl Fn(Group) -> C, mut queues: Queues, at_once
 
 /// Whoever waits for a later commit must hear that there is nobody to make it.
 fn pass_on_panic(ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
-        std::panic::resume_unwind(error.into_panic());
+    if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+        std::panic::resume_unwind(panic);
     }
 }
 
 /// What waits for its transaction.
-struct Queues {
+struct Queued {
     new: mpsc::Receiver<Part>,
     finishes: mpsc::Receiver<Part>,
 }
 
-impl Queues {
+impl Queued {
     /// Waits for something, and takes along what is there; of both queues alike, where both have enough. Nothing is taken
     /// by one that is dropped while it waits.
     async fn gather(&mut self) -> Option<Gathered> {
